@@ -11,13 +11,13 @@ import select
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import thread_time
 from typing import Any, Final
 
 import pytest
 import trio
-from stalls.longest_pass import LongestPass
+from stalls.longest_pass import measured
 
 import kubechronicle.http.wire.websocket.protocol  # noqa: F401 - a server imports it before it is ready; the import is slow
 from kubechronicle.http.messages import Request, Response
@@ -190,16 +190,6 @@ class Attacker:
 
     def close(self) -> None:
         self._socket.close()
-
-
-@contextlib.contextmanager
-def measured() -> Iterator[LongestPass]:
-    longest = LongestPass()
-    trio.lowlevel.add_instrument(longest)
-    try:
-        yield longest
-    finally:
-        trio.lowlevel.remove_instrument(longest)
 
 
 async def attack(served: Any, alpn: str, steps: Callable[[Attacker], bytes]) -> tuple[bytes, float]:

@@ -6,12 +6,11 @@ As in test_attacks.py, the longest pass is measured in CPU time of the loop's th
 from __future__ import annotations
 
 import contextlib
-import gc
 import socket
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -29,15 +28,6 @@ from tests.http.wire.test_attacks import LONGEST, POLICY, Attacker, attack, webs
 SWITCH: Final = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
 TTY: Final = Streams(stdin=True, stdout=True, tty=True)
 ERROR, STDIN, STDOUT = 1, 3, 5
-
-
-@pytest.fixture(autouse=True)
-def frozen() -> Iterator[None]:
-    """Keep the objects of all earlier tests out of garbage collections, as a server does with those of its start."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class Kubelet:

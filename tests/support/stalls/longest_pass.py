@@ -25,15 +25,23 @@ class LongestPass(trio.abc.Instrument):
 
 
 @contextmanager
-def passes_below(seconds: float) -> Iterator[None]:
-    """Fail if a pass within the block takes more CPU than this."""
+def measured() -> Iterator[LongestPass]:
+    """Measure the passes within the block, without garbage collections: their work grows with all objects of all
+    tests."""
     gc.collect()
-    gc.disable()  # its work grows with all objects of all tests
+    gc.disable()
     longest = LongestPass()
     trio.lowlevel.add_instrument(longest)
     try:
-        yield
+        yield longest
     finally:
-        gc.enable()
         trio.lowlevel.remove_instrument(longest)
+        gc.enable()
+
+
+@contextmanager
+def passes_below(seconds: float) -> Iterator[None]:
+    """Fail if a pass within the block takes more CPU than this."""
+    with measured() as longest:
+        yield
     assert longest.seconds < seconds, longest.seconds
