@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from kubechronicle.api.history.differences import Difference, differences
-from kubechronicle.api.history.owners import Key, keys_of, owner_references, owners_first
 from kubechronicle.api.history.restore_rules import (
     CONTROLLERS_ANNOTATIONS,
     LEFT_KINDS,
@@ -33,6 +32,7 @@ from kubechronicle.api.history.restore_rules import (
     TOLD_FIELDS,
     VOLUME_OF_TOKENS,
 )
+from kubechronicle.api.meta.owners import Key, keys_of, owner_references, owners_first
 from kubechronicle.api.values.objects import Object
 
 Action = Literal["create", "update", "replace", "delete", "leave"]

@@ -33,9 +33,9 @@ from kubechronicle.api.history.differences import (
     key_fields_of,
     same,
 )
-from kubechronicle.api.history.owners import Key, owner_references, with_uids_of
 from kubechronicle.api.history.restore_plan import Step, left_alone, made_again, target
 from kubechronicle.api.history.restore_rules import DATA_KINDS
+from kubechronicle.api.meta.owners import Key, owner_references, with_uids_of
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 _MISSING: Final = object()

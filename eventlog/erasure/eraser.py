@@ -342,13 +342,13 @@ class Eraser:
                 )
             part, columns = _step_to(digest, columns, erasure)
             steps.append((part, erasure.id))
-        part = self._part(columns)
-        if part is None:
+        wanted = self._part(columns)
+        if wanted is None:
             plan.pending += 1
             return
         was = columns_digest(columns, digests)
-        columns = erasures.erased_columns(columns, part, self._id)
-        steps.append((part, self._id))
+        columns = erasures.erased_columns(columns, wanted, self._id)
+        steps.append((wanted, self._id))
         self._archived.append(Tombstone(row.revision, self._id, was, columns_digest(columns)))
         plan.archived += 1
         plan.bytes += len(row.columns["object"])

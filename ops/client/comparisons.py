@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import Difference, differences
-from kubechronicle.api.history.owners import Key, keys_of, owner_references, settle_owners
 from kubechronicle.api.history.restore_plan import NEW_UID, Step, lost, makeable, steps, uid_in_plan
 from kubechronicle.api.history.restore_plan import target as aimed
+from kubechronicle.api.meta.owners import Key, keys_of, owner_references, settle_owners
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.states import State, key_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kubechronicle.api.history.owners import Key
+from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind, Kinds

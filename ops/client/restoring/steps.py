@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import Difference, differences
-from kubechronicle.api.history.owners import Key, owner_references, settle_owners
 from kubechronicle.api.history.restore_plan import Step, makeable, patch_of, target
 from kubechronicle.api.history.restore_rules import CONTROLLERS
+from kubechronicle.api.meta.owners import Key, owner_references, settle_owners
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind
