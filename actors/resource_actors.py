@@ -11,7 +11,7 @@ import trio
 
 from kubechronicle.actors.resource_actor import Commit, ResourceActor, ResourceActorStatistics, Submit
 from kubechronicle.eventlog.records import Transaction
-from kubechronicle.eventlog.restarts import TaskFailures, keep_running
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running, start_apart
 
 # The longest pause in seconds before an actor is restarted: all writes of the resource wait for it.
 LONGEST_PAUSE = 2.0
@@ -60,7 +60,7 @@ class ResourceActors:
         actor = ResourceActor(resource, current_revision=current_revision, submit=self._submit)
         self._actors[resource] = actor
         if self._nursery is not None:
-            self._nursery.start_soon(self._keep_running, actor)
+            start_apart(self._nursery, self._keep_running, actor)
         return actor
 
     async def _keep_running(self, actor: ResourceActor) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -111,6 +112,14 @@ class TaskFailures:
         for name in [name for name, each in self._failing.items() if each.is_calm(now)]:
             del self._failing[name]
         return list(self._failing.values())
+
+
+def start_apart(nursery: trio.Nursery, function: Callable[..., Awaitable[object]], *arguments: object) -> None:
+    """Start a task that outlives the request which needs it first, and knows nothing of it.
+
+    A task keeps the context variables of the one that starts it: the answers of a request's webhooks, for example.
+    """
+    Context().run(nursery.start_soon, function, *arguments)
 
 
 async def keep_running(

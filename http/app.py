@@ -86,12 +86,14 @@ class HttpSettings:
 class HttpApplication:
     """The assembled application. ``drain.begin()`` ends the watches; ``metrics`` accepts further readings.
 
+    ``health``: its readiness, as /readyz tells it.
     ``flow_control``: priority and fairness, to be run beside the server; None: it is off.
     ``kept``: idle connections of proxied requests, to be run beside the server.
     """
 
     application: Application
     drain: Drain
+    health: Health
     metrics: Metrics
     flow_control: FlowControl | None
     kept: KeptStreams
@@ -150,7 +152,12 @@ def build_application(
     )
     application = edge.build(settings.edge, drain, filters.build(services, handler))
     return HttpApplication(
-        application=application, drain=drain, metrics=metrics, flow_control=flow_control, kept=backend.kept
+        application=application,
+        drain=drain,
+        health=health,
+        metrics=metrics,
+        flow_control=flow_control,
+        kept=backend.kept,
     )
 
 

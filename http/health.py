@@ -107,6 +107,15 @@ class Health:
         results.healthy = True
         results.successes += 1
 
+    def problem(self) -> str:
+        """Return the first reason for which /readyz would fail, "" if it would pass. Nothing is noted or logged."""
+        for check in self._of("readyz"):
+            try:
+                check.check()
+            except Unhealthy as reason:
+                return f"{check.name}: {reason}"
+        return next((f"{trouble.name} has failed" for trouble in self._troubles() if trouble.essential), "")
+
     def paths(self) -> list[str]:
         paths: list[str] = []
         for endpoint in ENDPOINTS:

@@ -24,6 +24,8 @@ import msgspec
 import orjson
 import trio
 
+from kubechronicle.api.values.caches import CACHES
+
 _STEP: Final = 16
 _LARGEST: Final = 512
 """Bytes between the size classes of Python's allocator, and of the largest one."""
@@ -42,8 +44,8 @@ _LARGEST_CACHED: Final = 1032
 """Bytes of the largest blocks that malloc caches by thread."""
 _M_ARENA_MAX: Final = -8
 
-PAUSES: Final = (0.0, 1.0, 14.0)
-"""Seconds before each time: at once, after the requests of the moment, and when idle worker threads have ended."""
+PAUSES: Final = (0.0, 1.0, 10.5, 10.5)
+"""Seconds before each time: at once, after the requests of the moment, twice after idle worker threads have ended."""
 
 
 def _glibc() -> Any:
@@ -62,7 +64,10 @@ def _glibc() -> Any:
 
 
 def use_one_arena() -> None:
-    """Let all threads share malloc's first arena, so that ``overwrite`` reaches what they have freed."""
+    """Let all threads share malloc's first arena, so that ``overwrite`` reaches what they have freed.
+
+    To be called before the first thread starts: glibc fixes the number of arenas when that allocates.
+    """
     libc = _glibc()
     if libc is not None:
         libc.mallopt(_M_ARENA_MAX, 1)
@@ -86,6 +91,7 @@ class FreeMemory:
             for pause in PAUSES:
                 with trio.move_on_after(pause):
                     await self._wanted.wait()
+                CACHES.forget_all()  # requests of that time may have added to them since
                 await trio.to_thread.run_sync(overwrite)
                 overwrite_cached()
 

@@ -35,6 +35,7 @@ from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import LogError, unwrapped
 from kubechronicle.eventlog.queries.branches import BranchGone
 from kubechronicle.eventlog.records import Operation
+from kubechronicle.eventlog.restarts import start_apart
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class Branches:
         id, base = UUID(entry.uid), base_of(entry.object())
         branch = OpenBranch(entry.key.name, id, base, self._make(id, base))
         self._open[id] = branch
-        self._nursery.start_soon(self._run, branch)
+        start_apart(self._nursery, self._run, branch)
         return branch
 
     def _close_one(self) -> None:

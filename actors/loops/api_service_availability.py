@@ -31,6 +31,7 @@ from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.registry.api_services import AVAILABLE, RESOURCE, ApiService, ServiceReference, api_service
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Event
+from kubechronicle.eventlog.restarts import start_apart
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class ApiServiceAvailability:
             return
         watched = self._watched[one.name] = _Watched(wanted)
         assert self._nursery is not None
-        self._nursery.start_soon(self._keep, one.name, watched)
+        start_apart(self._nursery, self._keep, one.name, watched)
 
     def _forget(self, name: str) -> None:
         watched = self._watched.pop(name, None)

@@ -3,10 +3,10 @@
     steps(then, now)        the steps from the present state to the past state
     makeable(found)         an object for a POST: without the fields of the server and of controllers
     target(live, then)      an object for a PUT: the user's part of then, the server's part of now
-    owners_first(keys, …)   dependents behind the owners that the same plan creates, so that they get their new uids
 
 A plan is safe to run twice: after the first run, nothing differs but what the server sets. That is no step.
 
+Dependents come behind the owners that the same plan creates, so that they get their new uids (owners.py).
 restore_rules.py has the tables. Sources: the REST strategies of k8s.io/kubernetes/pkg/registry (fields reset on
 create), the controllers of k8s.io/kubernetes/pkg/controller (their annotations and labels).
 """
@@ -14,7 +14,7 @@ create), the controllers of k8s.io/kubernetes/pkg/controller (their annotations 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
@@ -32,9 +32,9 @@ from kubechronicle.api.history.restore_rules import (
     TOLD_FIELDS,
     VOLUME_OF_TOKENS,
 )
+from kubechronicle.api.meta.owners import Key, keys_of, owner_references, owners_first
 from kubechronicle.api.values.objects import Object
 
-Key = tuple[str, str, str, str]  # group, kind, namespace, name
 Action = Literal["create", "update", "replace", "delete", "leave"]
 IN_DELETION: Final = "it was being deleted"
 NEW_UID: Final = "(new)"
@@ -81,7 +81,7 @@ def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool)
             done.append(Step("create", key, was, live))
         else:
             differs = told(live, was)
-            owners = owner_references(live, was, partial(_uid_in_plan, namespace=key[2], then=then, now=now))
+            owners = owner_references(live, was, partial(uid_in_plan, namespace=key[2], then=then, now=now))
             if changes := differences(live, target(live, was, owners)):
                 why = made_again(live, was)
                 done.append(Step("update", key, was, live, tuple(changes), why=why, differs=differs))
@@ -113,64 +113,11 @@ def order(key: Key) -> tuple[int, Key]:
     return ELSEWHERE, key
 
 
-# -- owners ------------------------------------------------------------------------------------------------------------
-
-
-def owner_keys(found: Object) -> Iterator[Key]:
-    """Yield the keys that the owners of an object may have: an owner is in its namespace, or in none."""
-    metadata = found["metadata"]
-    for reference in metadata.get("ownerReferences") or ():
-        yield from _keys_of(reference, str(metadata.get("namespace") or ""))
-
-
-def _keys_of(reference: Mapping[str, Any], namespace: str) -> Iterator[Key]:
-    group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-    for place in dict.fromkeys((namespace, "")):
-        yield group, str(reference.get("kind")), place, str(reference.get("name"))
-
-
-def owners_first(keys: Sequence[Key], objects: Mapping[Key, Object]) -> list[Key]:
-    """Return the keys in their order, but each behind those of its owners among them."""
-    among, placed = set(keys), dict[Key, None]()
-    for first in keys:
-        stack, begun = [first], {first}
-        while stack:
-            found = objects.get(stack[-1])
-            owners = owner_keys(found) if found is not None else ()
-            above = [key for key in owners if key in among and key not in placed and key not in begun]
-            if above:
-                begun.update(above)  # so that a circle of owners comes to an end
-                stack += above
-            else:
-                placed.setdefault(stack.pop())
-    return list(placed)
-
-
-def owner_references(live: Object, then: Object, uid_of: Callable[[Mapping[str, Any]], str]) -> list[Object]:
-    """Return the ownerReferences of a present object, and those of then which it lacks.
-
-    ``uid_of``: returns the present uid of a reference's owner, or "": then the reference is as it is now. None is
-    removed: the garbage collector deletes an object whose owners are all gone.
-    """
-    found = [dict(reference) for reference in live["metadata"].get("ownerReferences") or ()]
-    for reference in then["metadata"].get("ownerReferences") or ():
-        uid = uid_of(reference)
-        present = next((each for each in found if _same_owner(each, reference)), None)
-        if present is None and uid:
-            found.append({**reference, "uid": uid})
-        elif present is not None and uid:
-            present["uid"] = uid
-    return found
-
-
-def _same_owner(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return next(_keys_of(one, "")) == next(_keys_of(other, ""))
-
-
-def _uid_in_plan(
+def uid_in_plan(
     reference: Mapping[str, Any], namespace: str, then: Mapping[Key, Object], now: Mapping[Key, Object]
 ) -> str:
-    for key in _keys_of(reference, namespace):
+    """Return the present uid of an owner; NEW_UID if the plan creates it, "" if there is none."""
+    for key in keys_of(reference, namespace):
         owner = now.get(key)
         if owner is not None and not owner["metadata"].get("deletionTimestamp"):
             return str(owner["metadata"].get("uid", ""))

@@ -25,6 +25,7 @@ from typing import Any, Final, Literal
 from kubechronicle.api.history.differences import (
     BOOKKEEPING,
     CONSEQUENCES,
+    Difference,
     differences,
     field_below,
     item_key,
@@ -32,11 +33,13 @@ from kubechronicle.api.history.differences import (
     key_fields_of,
     same,
 )
-from kubechronicle.api.history.restore_plan import Key, Step, left_alone, made_again, owner_references, target
+from kubechronicle.api.history.restore_plan import Step, left_alone, made_again, target
 from kubechronicle.api.history.restore_rules import DATA_KINDS
+from kubechronicle.api.meta.owners import Key, owner_references, with_uids_of
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 _MISSING: Final = object()
+OWNERS: Final = ("metadata", "ownerReferences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,10 @@ def undo(key: Key, changes: Sequence[Undone], live: Object | None) -> tuple[Step
     is_same = live is not None and live["metadata"].get("uid") == changes[-1].uid
     state: Object | None = live if is_same else None
     conflicts: list[Conflict] = []
-    for change in reversed(with_replacements(changes)):
+    wanted = with_replacements(changes)
+    if live is not None and not is_same and wanted[0].before is not None and _is_as(live, wanted[0].before):
+        return None, []  # somebody has restored it
+    for change in reversed(wanted):
         state, found = _without(change, state)
         conflicts += found
     if state is None:
@@ -118,9 +124,18 @@ def undo(key: Key, changes: Sequence[Undone], live: Object | None) -> tuple[Step
         return Step("create", key, state), conflicts
     if not is_same:
         return None, [*conflicts, Conflict("", "another object of this name was created since", changes[-1].revision)]
-    owners = owner_references(live, state, lambda reference: _uid_beside(reference, live))
-    made = differences(live, target(live, state, owners))
+    made = _differences(live, state)
     return (Step("update", key, state, live, tuple(made), why=made_again(live, state)) if made else None), conflicts
+
+
+def _differences(live: Object, state: Object) -> list[Difference]:
+    owners = owner_references(live, state, lambda reference: _uid_beside(reference, live))
+    return differences(live, target(live, state, owners))
+
+
+def _is_as(live: Object, was: Object) -> bool:
+    """Tell whether an object is as one of the same name was, which is gone."""
+    return not _is_marked(live) and not _differences(live, was)
 
 
 def _uid_beside(reference: ReadOnlyObject, live: ReadOnlyObject) -> str:
@@ -179,6 +194,9 @@ def _objects(
 
 
 def _values(base: Any, wanted: Any, ours: Any, path: tuple[str, ...], field: str, conflicts: list[str]) -> Any:
+    if path == OWNERS:
+        wanted = with_uids_of(wanted, ours)
+        base = with_uids_of(with_uids_of(base, wanted), ours)
     if _equal(base, wanted) or _equal(ours, wanted):
         return ours
     if _equal(ours, base):

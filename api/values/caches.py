@@ -47,6 +47,9 @@ class Caches:
         self._names[cache] = name
         return cache
 
+    def __contains__(self, part: object) -> bool:
+        return any(cache is part for cache in list(self._names))
+
     def forget_all(self) -> None:
         """Empty every cache."""
         for cache in list(self._names):

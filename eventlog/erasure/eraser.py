@@ -13,6 +13,9 @@ The lock of retention is held, so nothing is dropped, copied forward or archived
 locked only for the entry. Servers receive the entry as every other change, and drop the history of its resources from
 memory (Views.apply).
 
+A Tag names its user in its contents. With the user, this name is erased in all rows of Tags. A present Tag is also
+appended anew without the name, so that servers have it so in memory: it keeps its name, revision and time.
+
 Invariants: only a row that matches its tombstones is erased, never an edited one. The row with an object's present
 state keeps its contents.
 """
@@ -33,23 +36,23 @@ from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasurePlan, Eras
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.integrity.digests import columns_digest
-from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureScope, Tombstone
+from kubechronicle.eventlog.integrity.erasures import ErasedPart, Erasure, Tombstone
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
 from kubechronicle.eventlog.postgres.session import Row, Session
 from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.postgres.sql import APPEND
-from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
+from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Rejected, Transaction, Who
 from kubechronicle.eventlog.retention import archives
 
 
 @dataclass(slots=True)
 class _File:
-    """An archive to rewrite. ``steps``: the erasures (scope, id) that a row lacks, by revision."""
+    """An archive to rewrite. ``steps``: the erasures (part, id) that a row lacks, by revision."""
 
     archive: archives.Archive
-    steps: dict[int, list[tuple[ErasureScope, str]]] = field(default_factory=dict)
+    steps: dict[int, list[tuple[ErasedPart, str]]] = field(default_factory=dict)
 
 
 class Eraser:
@@ -65,6 +68,7 @@ class Eraser:
         self._archived: list[Tombstone] = []  # of archived rows that are erased now
         self._stays: int | None = None
         self._entries: dict[str, Erasure] = {}
+        self._with_tags = False  # contents of Tags are among the erased parts
 
     @classmethod
     @asynccontextmanager
@@ -102,7 +106,7 @@ class Eraser:
                 plan.resources.update(totals["resources"])
                 plan.extend((totals["first"], totals["oldest"]), (totals["last"], totals["newest"]))
         if self._request.scope == "who":
-            plan.tags = [row["name"] for row in await self._session.fetch(statements.TAGS_OF, self._request.user)]
+            plan.tags = [row["name"] for row in await self._session.fetch(statements.ENCRYPTED_TAGS)]
         if self._stays is not None and self._request.first <= self._stays <= self._request.last:
             plan.stays = self._stays
         if self._archive is None:
@@ -149,6 +153,7 @@ class Eraser:
         await self._session.execute("begin")
         try:
             await self._check_gone()
+            tags = await self._present_tags()
             for table in self._tables:
                 if await self._erase_in(table):
                     result.tables.append(f"kubechronicle.{table}")
@@ -157,12 +162,31 @@ class Eraser:
             if (await self._session.fetch(statements.ERASE_BRANCHES))[0][0]:
                 result.tables.append("kubechronicle.branch_changes")
             await self._add(self._archived)
-            result.erasure = await self._append_entry(author)
+            result.erasure = await self._append_entry(author, tags)
             await self._session.execute("commit")
         except LogError:
             if not self._session.closed:
                 await self._session.execute("rollback")
             raise
+
+    async def _present_tags(self) -> list[Change]:
+        """Return an update of each present Tag that names the user, by which the servers learn its new contents."""
+        request = self._request
+        if request.scope != "who":
+            return []
+        found = await self._session.fetch(statements.TAGS_OF, request.user, request.first, request.last)
+        return [
+            Change(
+                key=Key(row["resource"], row["namespace"], row["name"]),
+                uid=row["uid"],
+                expected=row["revision"],
+                operation=Operation.UPDATE,
+                body=erasures.erased_columns({name: row[name] for name in statements.NAMES}, "tag", self._id)[
+                    "object"
+                ].encode(),
+            )
+            for row in found
+        ]
 
     async def _erase_reads(self) -> int:
         """Erase the user, or the name of the object, from recorded reads, and return their number."""
@@ -213,12 +237,14 @@ class Eraser:
         tombstones, changed = [], []
         for row in chunk:
             columns = {name: row[name] for name in statements.NAMES}
+            part = self._part(columns)
+            assert part is not None
             earlier = [each for each in known.get(row["revision"], ()) if each.erasure != self._id]
             digests = erasures.digest_history(bytes(row["digest"]), earlier)
             was = columns_digest(columns, digests or ())
             if digests is None or digests[-1] != was:
                 raise LogCorrupt(f"revision {row['revision']} was edited; `kubechronicle verify` shows details")
-            columns = erasures.erased_columns(columns, self._request.scope, self._id)
+            columns = erasures.erased_columns(columns, part, self._id)
             tombstones.append(Tombstone(row["revision"], self._id, was, columns_digest(columns)))
             changed.append(columns)
         await self._session.fetch(
@@ -227,6 +253,12 @@ class Eraser:
             *([_text(columns[name]) for columns in changed] for name in statements.CHANGED_COLUMNS),
         )
         await self._add(tombstones)
+
+    def _part(self, columns: erasures.Columns) -> ErasedPart | None:
+        """Return the part to erase of a row; None: none."""
+        part = self._request.part(columns)
+        self._with_tags = self._with_tags or part in ("tag", "who and tag")
+        return part
 
     async def _add(self, tombstones: Sequence[Tombstone]) -> None:
         for start in range(0, len(tombstones), 10_000):
@@ -246,8 +278,8 @@ class Eraser:
             by_revision.setdefault(each.revision, []).append(each)
         return by_revision
 
-    async def _append_entry(self, author: ErasureAuthor) -> Erasure | None:
-        """Append the entry that records the erasure; None: every row was erased before."""
+    async def _append_entry(self, author: ErasureAuthor, tags: Sequence[Change]) -> Erasure | None:
+        """Append the present Tags, and the entry that records the erasure; None: every row was erased before."""
         totals = (await self._session.fetch(statements.ERASURE_DIGEST, UUID(self._id)))[0]
         if not totals["rows"]:
             return None
@@ -261,7 +293,7 @@ class Eraser:
             namespace=request.namespace,
             name=name,
             uid=request.uid,
-            resources=(request.resource,) if request.scope != "who" else (),
+            resources=(request.resource,) if request.scope != "who" else (erasures.TAGS,) if self._with_tags else (),
             reason=author.reason,
             by=author.by,
             os_user=author.os_user,
@@ -279,9 +311,13 @@ class Eraser:
             body=rows.storable(erasure.body(now).decode()).encode(),
         )
         who = Who(user=author.by, verb="erase", user_agent=author.program)
-        batch = Batch(id=uuid4(), transactions=(Transaction(changes=(change,), who=who),))
-        answer = await self._session.fetch(APPEND, *rows.batch_arguments(batch))
-        return replace(erasure, revision=answer[0]["head"], erased_at=answer[0]["committed_at"])
+        # The entry is the last one: a server that applies it has the Tags without the user.
+        batch = Batch(id=uuid4(), transactions=(Transaction(changes=(*tags, change), who=who),))
+        answer = (await self._session.fetch(APPEND, *rows.batch_arguments(batch)))[0]
+        for outcome in rows.batch_result(batch, answer).outcomes:
+            if isinstance(outcome, Rejected):
+                raise LogError(f"the Tag {outcome.key.name} was changed meanwhile, so nothing was erased")
+        return replace(erasure, revision=answer["head"], erased_at=answer["committed_at"])
 
     # Archives
 
@@ -304,14 +340,15 @@ class Eraser:
                 raise LogCorrupt(
                     f"no erasure of revision {row.revision} is recorded; `kubechronicle verify` shows details"
                 )
-            columns = erasures.erased_columns(columns, erasure.scope, erasure.id)
-            steps.append((erasure.scope, erasure.id))
-        if not self._request.matches(columns):
+            part, columns = _step_to(digest, columns, erasure)
+            steps.append((part, erasure.id))
+        wanted = self._part(columns)
+        if wanted is None:
             plan.pending += 1
             return
         was = columns_digest(columns, digests)
-        columns = erasures.erased_columns(columns, self._request.scope, self._id)
-        steps.append((self._request.scope, self._id))
+        columns = erasures.erased_columns(columns, wanted, self._id)
+        steps.append((wanted, self._id))
         self._archived.append(Tombstone(row.revision, self._id, was, columns_digest(columns)))
         plan.archived += 1
         plan.bytes += len(row.columns["object"])
@@ -319,10 +356,19 @@ class Eraser:
         plan.extend((row.revision, row.columns["committed_at"]))
 
 
+def _step_to(digest: bytes, columns: erasures.Columns, erasure: Erasure) -> tuple[ErasedPart, dict[str, Any]]:
+    """Return the part that an erasure has removed of a row, and the columns that it left, which have the digest."""
+    for part in erasures.PARTS[erasure.scope]:
+        left = erasures.erased_columns(columns, part, erasure.id)
+        if columns_digest(left, (digest,)) == digest:
+            return part, left
+    raise LogCorrupt(f"revision {columns['revision']} was edited; `kubechronicle verify` shows details")
+
+
 class _Rewriter:
     """Returns the columns of an archived row after its erasures; None: the row does not change."""
 
-    def __init__(self, steps: Mapping[int, Sequence[tuple[ErasureScope, str]]]) -> None:
+    def __init__(self, steps: Mapping[int, Sequence[tuple[ErasedPart, str]]]) -> None:
         self._steps = steps
 
     def __call__(self, row: ArchivedRow) -> Mapping[str, Any] | None:
@@ -330,8 +376,8 @@ class _Rewriter:
         if steps is None:
             return None
         columns: Mapping[str, Any] = row.columns
-        for scope, erasure in steps:
-            columns = erasures.erased_columns(columns, scope, erasure)
+        for part, erasure in steps:
+            columns = erasures.erased_columns(columns, part, erasure)
         return columns
 
 
@@ -339,7 +385,7 @@ def _next_matching(archived: Iterator[ArchivedRow], request: ErasureRequest, sta
     """Return the next rows to erase, at most a chunk; [] at the end."""
     chunk: list[ArchivedRow] = []
     for row in archived:
-        if request.matches(row.columns) and row.revision != stays:
+        if request.part(row.columns) is not None and row.revision != stays:
             chunk.append(row)
             if len(chunk) == statements.CHUNK:
                 break

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.integrity import erasures
-from kubechronicle.eventlog.integrity.erasures import Erasure, ErasureScope
+from kubechronicle.eventlog.integrity.erasures import ErasedPart, Erasure, ErasureScope
+
+# $3: the user. The contents of other objects are not looked at.
+_NAMES_USER: Final = f"""
+((user_name = $3 or impersonator = $3) and user_name <> '{erasures.ERASED_USER}'
+    or case when resource = '{erasures.TAGS}' then object->'spec'->>'user' = $3 else false end)
+"""
 
 
 class ObjectExists(LogError):
@@ -37,14 +43,16 @@ class ErasureRequest:
     last: int = 2**63 - 1
     whole: bool = False
 
-    def matches(self, columns: Mapping[str, Any]) -> bool:
-        """Return whether the row is to be erased and is not erased yet."""
-        if not self.first <= columns["revision"] <= self.last or erasures.is_erased(columns, self.scope):
-            return False
+    def part(self, columns: Mapping[str, Any]) -> ErasedPart | None:
+        """Return the part of the row that is to be erased, and is not erased yet."""
+        if not self.first <= columns["revision"] <= self.last:
+            return None
         if self.scope == "who":
-            return self.user in (columns["user_name"], columns["impersonator"])
+            return erasures.part_of(columns, self.user)
         key = (self.resource, self.namespace, self.name)
-        return (columns["resource"], columns["namespace"], columns["name"]) == key and self.uid in ("", columns["uid"])
+        if (columns["resource"], columns["namespace"], columns["name"]) != key or self.uid not in ("", columns["uid"]):
+            return None
+        return None if self.scope == "contents" and erasures.is_tombstone(columns["object"]) else self.scope
 
     def condition(self) -> tuple[str, list[str]]:
         """Return the same condition in SQL, and its arguments from $3 on.
@@ -52,7 +60,7 @@ class ErasureRequest:
         Cost: one index range; all rows for ``who``, because of the impersonator.
         """
         if self.scope == "who":
-            return f"(user_name = $3 or impersonator = $3) and user_name <> '{erasures.ERASED_USER}'", [self.user]
+            return _NAMES_USER, [self.user]
         text = "resource = $3 and namespace = $4 and name = $5"
         if self.scope == "contents":
             text += " and not kubechronicle.is_erased(object)"
@@ -79,7 +87,7 @@ class ErasurePlan:
     ``stays``: the revision that is kept, the object's present state.
     ``files``: archives to rewrite.
     ``unread``: archives that may hold more rows, if no directory was given.
-    ``tags``: names of Tags whose contents name the user. They are contents of objects, and stay.
+    ``tags``: names of Tags that are encrypted at rest. They may name the user, and stay.
     """
 
     rows: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.eventlog.integrity.digests import COLUMNS
-from kubechronicle.eventlog.integrity.erasures import ERASED_USER
+from kubechronicle.eventlog.integrity.erasures import ERASED_USER, TAGS
 
 CHUNK: Final = 200  # rows at a time
 
@@ -74,12 +74,21 @@ with erased as (
     where revision between $1::bigint and $2::bigint and resource = $3 and namespace = $4 and name = $5 returning 1)
 select count(*) from erased
 """
-# $1: the user who is named in the contents of these Tags.
-TAGS_OF = """
+# Tags that are encrypted at rest, which an erasure cannot search.
+ENCRYPTED_TAGS = f"""
 select distinct name from (
-    select name, object from kubechronicle.log where resource = 'tags.history.kubechronicle.dev'
-    union all select name, object from kubechronicle.kept where resource = 'tags.history.kubechronicle.dev') r
-where object->'spec'->>'user' = $1 order by name
+    select name, object from kubechronicle.log where resource = '{TAGS}'
+    union all select name, object from kubechronicle.kept where resource = '{TAGS}') r
+where object->>'encrypted' is not null order by name
+"""
+# $1: the user; $2, $3: first and last revision. Present Tags that name the user.
+TAGS_OF = f"""
+select r.* from kubechronicle.live e cross join lateral (
+    select {", ".join(NAMES)} from kubechronicle.log where revision = e.revision
+    union all
+    select {", ".join(NAMES)} from kubechronicle.kept where revision = e.revision limit 1) r
+where e.resource = '{TAGS}' and e.revision between $2::bigint and $3::bigint and r.object->'spec'->>'user' = $1
+order by e.revision
 """
 # Branches rest on history, and their changes may hold what is erased: they are dropped, and say so.
 ERASE_BRANCHES = """

@@ -1,9 +1,10 @@
 """Erasures: data removed from history as required by law, and the proof of the rest. Sans-IO.
 
-An erasure removes the contents of rows (``contents``), contents and name (``object``), or the user (``who``). A row
-keeps its revision, uid and time, its digest and its hash, so that the chain still links; but the digest is that of the
-removed data. So the log itself records an erasure: as the creation of an object with number and reason, which is
-chained and covered by checkpoints as every change. And each erased row has a tombstone:
+An erasure removes the contents of rows (``contents``), contents and name (``object``), or the user (``who``), who may
+also be named in the contents of a Tag. A row keeps its revision, uid and time, its digest and its hash, so that the
+chain still links; but the digest is that of the removed data. So the log itself records an erasure: as the creation of
+an object with number and reason, which is chained and covered by checkpoints as every change. And each erased row has a
+tombstone:
 
     kubechronicle.erased     (revision, erasure, was, remains)     digests of the row before and after
     entry of the log         Erasure.spec.digest = sha256(int8 revision || was || remains, for each in order)
@@ -34,10 +35,20 @@ KIND: Final = "Erasure"
 ERASED_USER: Final = "<erased>"
 """Replaces the name of an erased user."""
 
+TAGS: Final = "tags.history.kubechronicle.dev"
+"""The resource of Tags. Their ``spec.user`` is set by the server, and nobody can edit it."""
+
 MAX_RANGES: Final = 20
 MAX_SAMPLES: Final = 2
 
 ErasureScope: TypeAlias = Literal["contents", "object", "who"]
+ErasedPart: TypeAlias = Literal["contents", "object", "who", "tag", "who and tag"]
+"""The part of one row that is erased. ``tag``: the user whom a Tag names, of a change by somebody else."""
+PARTS: Final[Mapping[ErasureScope, tuple[ErasedPart, ...]]] = {
+    "contents": ("contents",),
+    "object": ("object",),
+    "who": ("who", "tag", "who and tag"),
+}
 Columns: TypeAlias = Mapping[str, Any]  # of a row of the log, by name: those of its digest
 
 
@@ -143,20 +154,29 @@ def parse(body: bytes | str, *, revision: int = 0, erased_at: datetime | None = 
 # The rest of a row
 
 
-def erased_columns(columns: Columns, scope: ErasureScope, erasure: str) -> dict[str, Any]:
+def erased_columns(columns: Columns, part: ErasedPart, erasure: str) -> dict[str, Any]:
     """Return the columns of the row after the erasure."""
-    if scope == "who":
-        return _erase_who(columns)
-    if scope == "object":
+    if part == "contents":
+        return _erase_contents(columns, erasure)
+    if part == "object":
         return _erase_contents({**columns, "name": pseudonym(erasure), "request_uri": ""}, erasure)
-    return _erase_contents(columns, erasure)
+    erased = _erase_who(columns) if part != "tag" else dict(columns)
+    return _erase_tag(erased) if part != "who" else erased
 
 
-def is_erased(columns: Columns, scope: ErasureScope) -> bool:
-    """Return whether the row is erased already. A row selected by its name still has it, so ``object`` is False."""
-    if scope == "who":
-        return bool(columns["user_name"] == ERASED_USER)
-    return scope == "contents" and is_tombstone(columns["object"])
+def part_of(columns: Columns, user: str) -> ErasedPart | None:
+    """Return the part of a row that names the user."""
+    who = user in (columns["user_name"], columns["impersonator"]) and columns["user_name"] != ERASED_USER
+    if tagged_by(columns) == user:
+        return "who and tag" if who else "tag"
+    return "who" if who else None
+
+
+def tagged_by(columns: Columns) -> str:
+    """Return the user whom a Tag names; "" for another object, and for an encrypted one."""
+    if columns["resource"] != TAGS:
+        return ""
+    return str((orjson.loads(columns["object"]).get("spec") or {}).get("user") or "")
 
 
 def pseudonym(erasure: str) -> str:
@@ -172,7 +192,7 @@ class Remains(NamedTuple):
     """The rest of an erased row.
 
     ``contents``: the erasure named in the tombstone; "" if the contents are there, or not as an erasure leaves them.
-    ``who``: True if the user is erased.
+    ``who``: True if the user is erased, of the change or of a Tag.
     ``uri``: of the request.
     """
 
@@ -196,6 +216,8 @@ def remains_of(columns: Columns) -> Remains | None:
         except (AttributeError, TypeError, ValueError):
             contents = ""
     who = columns["user_name"] == ERASED_USER and _erase_who(columns) == columns
+    if columns["resource"] == TAGS:
+        who = who or bool(contents) or (tagged_by(columns) == ERASED_USER and _erase_tag(columns) == columns)
     if not contents and not who:
         return None
     about = (columns[name] for name in ("request_uri", "resource", "namespace", "name", "uid"))
@@ -229,6 +251,15 @@ def _erase_who(columns: Columns) -> dict[str, Any]:
     the user's own text."""
     texts = dict.fromkeys(("user_uid", "impersonator", "user_agent", "source_address", "audit_id", "reason"), "")
     return {**columns, **texts, "user_name": ERASED_USER, "user_groups": [], "user_extra": None}
+
+
+def _erase_tag(columns: Columns) -> dict[str, Any]:
+    """Return the columns of a Tag without its user, and without the reason, which is the user's own text."""
+    if not tagged_by(columns):
+        return dict(columns)
+    obj = orjson.loads(columns["object"])
+    spec = {name: value for name, value in obj["spec"].items() if name != "reason"}
+    return {**columns, "object": orjson.dumps({**obj, "spec": {**spec, "user": ERASED_USER}}).decode()}
 
 
 # Proof

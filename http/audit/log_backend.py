@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, cast
 import trio
 
 from kubechronicle.api.audit.events import OVERHEAD, Event, Offered, legacy_line
+from kubechronicle.api.values.caches import CACHES
 from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
 from kubechronicle.http.audit.log_file import DAY, MEBIBYTE, LogFile
 from kubechronicle.http.audit.metrics import AuditMetrics
@@ -58,8 +59,29 @@ class _Batch(NamedTuple):
     size: int
 
 
+_OVERWRITE: Final = _Batch([], 0)
+
+
+class _Freed:
+    """The memory that the thread has freed and keeps for itself, among the caches that an erasure empties."""
+
+    def __init__(self, passed: queue.SimpleQueue[_Batch | None]) -> None:
+        self._passed = passed
+
+    def __len__(self) -> int:
+        return 0
+
+    def forget(self) -> None:
+        """Let the thread overwrite it."""
+        self._passed.put(_OVERWRITE)
+
+
 class LogBackend:
-    def __init__(self, settings: LogSettings, metrics: AuditMetrics) -> None:
+    """``overwrite``: called in the thread after an erasure, to overwrite what the thread has freed."""
+
+    def __init__(
+        self, settings: LogSettings, metrics: AuditMetrics, *, overwrite: Callable[[], object] = lambda: None
+    ) -> None:
         self.mode = settings.mode
         self._settings = settings
         self._metrics = metrics
@@ -79,6 +101,9 @@ class LogBackend:
         self._quick_events = self._quick_bytes = 0  # of ``_waiting``: up to these, an event is taken without a look
         self._some, self._full = trio.Event(), trio.Event()
         self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._overwrite = overwrite
+        self._overwriting = False
+        self._freed = CACHES.add("audit log", _Freed(self._queue))
         # The event loop adds to ``_taken`` and the thread to ``_done``, so that neither needs a lock.
         self._taken_events = self._taken_bytes = 0
         self._done_events = self._done_bytes = 0
@@ -187,7 +212,9 @@ class LogBackend:
     def _work(self, ended: trio.Event) -> None:
         try:
             while self._write_waiting(self._queue.get()):
-                pass
+                if self._overwriting:
+                    self._overwriting = False
+                    self._overwrite()
         except Exception:
             log.exception("The thread of the audit log has failed")
         finally:
@@ -205,6 +232,7 @@ class LogBackend:
         size = 0
         item = first
         while item is not _STOP:
+            self._overwriting = self._overwriting or item is _OVERWRITE
             taken += item.items
             size += item.size
             if len(taken) >= MOST_WRITTEN:

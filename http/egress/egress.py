@@ -23,6 +23,7 @@ import trio
 
 from kubechronicle.api.configuration import egress_selector as configuration
 from kubechronicle.api.configuration.egress_selector import Connection, EgressSelection, TCPTransport, Transport
+from kubechronicle.eventlog.restarts import start_apart
 from kubechronicle.http.egress.http_connect import open_tunnel
 from kubechronicle.http.egress.konnectivity import Tunnel
 from kubechronicle.http.egress.metrics import CONNECT, PROXY, EgressMetrics
@@ -121,7 +122,7 @@ class Egress:
             tls.close_nowait()
             raise
         near, far = trio.socket.socketpair()
-        nursery.start_soon(_carry, tls, trio.SocketStream(far))
+        start_apart(nursery, _carry, tls, trio.SocketStream(far))
         return trio.SocketStream(near)
 
     async def _running(self, stream: trio.abc.AsyncResource) -> trio.Nursery:

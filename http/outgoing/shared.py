@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextvars import Context
 
 import trio
 
+from kubechronicle.eventlog.restarts import start_apart
 from kubechronicle.http.outgoing.deadlines import Deadlines
 from kubechronicle.http.outgoing.errors import AskError
 from kubechronicle.http.outgoing.metrics import OutgoingMetrics
@@ -33,7 +33,7 @@ class Shared:
         """Run a task that outlives the request, and knows nothing of it. Raises AskError as ``check_open``."""
         self.check_open()
         assert self.nursery is not None
-        Context().run(self.nursery.start_soon, function)
+        start_apart(self.nursery, function)
 
     def check_open(self) -> None:
         """Raise AskError while the server starts or stops."""

@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 import trio
 
+from kubechronicle.api.values.caches import CACHES, KeptDict
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Application, Body, ClientDisconnected, HeaderList, Push, Request, Response
 from kubechronicle.http.wire.heads import BROKEN
@@ -40,6 +41,8 @@ COMMON_FIELDS = frozenset(
 )
 """Fields of answers with few distinct values."""
 MAX_ENCODED = 256
+MAX_VALUE = 256
+"""Number and maximum length of the values that are remembered."""
 
 Encoded = TypeVar("Encoded")
 
@@ -88,15 +91,16 @@ def split_target(target: bytes) -> tuple[str, str]:
     return raw_path, query_string
 
 
-class FieldEncoder(dict[tuple[str, str], Encoded]):
+class FieldEncoder(KeptDict[tuple[str, str], Encoded]):
     """Encodes fields: names in lower case, values as UTF-8; other bytes of a proxied answer stay. Remembers common
-    ones.
+    ones, until an erasure: those of a proxied answer may tell of anything.
 
     ``encode``: makes the form on the wire from both.
     """
 
     def __init__(self, encode: Callable[[bytes, bytes], Encoded]) -> None:
         self._encode = encode
+        CACHES.add("encoded fields", self)
 
     def all(self, fields: Iterable[tuple[str, str]]) -> list[Encoded]:
         """Encode fields. Raises ValueError for a character that breaks framing."""
@@ -107,7 +111,7 @@ class FieldEncoder(dict[tuple[str, str], Encoded]):
         if not value.isprintable() and BROKEN.search(value):
             raise ValueError(f"header {name} has a control character in its value")
         encoded = self._encode(name.lower().encode("ascii"), value.encode("utf-8", "surrogateescape"))
-        if name in COMMON_FIELDS and len(self) < MAX_ENCODED:
+        if name in COMMON_FIELDS and len(self) < MAX_ENCODED and len(value) <= MAX_VALUE:
             self[field] = encoded
         return encoded
 

@@ -11,12 +11,17 @@ values that it replaces, so that it fails if they have changed.
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from kubechronicle.api.history.restore_plan import Step, lost, makeable, steps
+from kubechronicle.api.history.differences import Difference, differences
+from kubechronicle.api.history.restore_plan import NEW_UID, Step, lost, makeable, steps, uid_in_plan
+from kubechronicle.api.history.restore_plan import target as aimed
+from kubechronicle.api.meta.owners import Key, keys_of, owner_references, settle_owners
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.states import State, key_of
 
@@ -84,8 +89,7 @@ def patch_script(old: State, new: State, *, flags: Sequence[str], title: str, se
 
     ``secrets``: the states have the values of Secrets; without them, Secrets are left out.
     """
-    kubectl = " ".join([KUBECTL, *map(shlex.quote, flags)])
-    kinds = {**old.kinds, **new.kinds}
+    commands = _Commands(old, new, " ".join([KUBECTL, *map(shlex.quote, flags)]))
     yield "#!/bin/sh"
     yield f"# {_comment(title)}"
     yield "set -e"
@@ -99,7 +103,7 @@ def patch_script(old: State, new: State, *, flags: Sequence[str], title: str, se
             if own_differs(old.objects.get(step.key), new.objects.get(step.key)):
                 yield f"# left alone: {_comment(place)}: {_comment(step.why)}"
         else:
-            yield from _commands(step, kubectl, kinds[group, kind].full_name)
+            yield from commands.of(step)
 
 
 def own_differs(before: Object | None, after: Object | None) -> bool:
@@ -107,27 +111,67 @@ def own_differs(before: Object | None, after: Object | None) -> bool:
     return before is None or after is None or before.get("spec") != after.get("spec")
 
 
-def _commands(step: Step, kubectl: str, resource: str) -> Iterator[str]:
-    _, _, namespace, name = step.key
-    target = shlex.quote(f"{resource}/{name}") + (f" -n {shlex.quote(namespace)}" if namespace else "")
-    if step.action == "delete":
-        yield f"{kubectl} delete {target}"
-    elif step.action == "update":
-        # On standard input: an argument has at most 128 KiB.
-        yield f"{kubectl} patch {target} --type=json --patch-file=/dev/stdin <<'{END}'"
-        yield _json(_tested(step))
-        yield END
-    else:
+class _Commands:
+    """The kubectl commands of steps.
+
+    An owner that the script itself creates gets its uid then. The script asks for this uid, and puts it into the
+    references of dependents: with the uid of the other state, the garbage collector would delete them.
+    """
+
+    def __init__(self, old: State, new: State, kubectl: str) -> None:
+        self._old, self._new, self._kubectl = old, new, kubectl
+        self._kinds = {**old.kinds, **new.kinds}
+        self._placeholders: dict[Key, str] = {}
+
+    def of(self, step: Step) -> Iterator[str]:
+        """Yield the lines of a step."""
+        target = self._target(step.key)
+        if step.action == "delete":
+            yield f"{self._kubectl} delete {target}"
+            return
         assert step.then is not None
-        yield f"{kubectl} create -f - <<'{END}'"
-        yield _json(makeable(step.then))
+        uid_of = partial(self._uid, namespace=step.key[2])
+        if step.live is not None and step.action == "update":
+            owners = owner_references(step.live, step.then, uid_of)
+            changes = differences(step.live, aimed(step.live, step.then, owners))
+            # On standard input: an argument has at most 128 KiB.
+            command = f"{self._kubectl} patch {target} --type=json --patch-file=/dev/stdin"
+            yield from self._fed(command, _json(_tested(changes)))
+            return
+        made = makeable(step.then)
+        if gone := settle_owners(made, uid_of):
+            yield f"# without its owner {_comment(', '.join(gone))}, which is gone"
+        yield from self._fed(f"{self._kubectl} create -f -", _json(made))
+
+    def _target(self, key: Key) -> str:
+        group, kind, namespace, name = key
+        resource = self._kinds[group, kind].full_name
+        return shlex.quote(f"{resource}/{name}") + (f" -n {shlex.quote(namespace)}" if namespace else "")
+
+    def _uid(self, reference: Mapping[str, Any], namespace: str) -> str:
+        """Return the present uid of an owner, a placeholder if the script creates it, "" if there is none."""
+        uid = uid_in_plan(reference, namespace, self._new.objects, self._old.objects)
+        if uid != NEW_UID:
+            return uid
+        key = next(key for key in keys_of(reference, namespace) if key in self._new.objects)
+        return self._placeholders.setdefault(key, f"uid-{hashlib.sha256(repr(key).encode()).hexdigest()}")
+
+    def _fed(self, command: str, text: str) -> Iterator[str]:
+        """Yield a command that reads the text, in which the script replaces the placeholders."""
+        edits = []
+        for number, (key, placeholder) in enumerate(self._placeholders.items()):
+            if placeholder in text:
+                yield f"uid{number}=$({self._kubectl} get {self._target(key)} -o jsonpath='{{.metadata.uid}}')"
+                edits.append(f'-e "s/{placeholder}/$uid{number}/"')
+        yield f"sed {' '.join(edits)} <<'{END}' | {command}" if edits else f"{command} <<'{END}'"
+        yield text
         yield END
 
 
-def _tested(step: Step) -> list[Mapping[str, Any]]:
-    """Return the JSON patch of a step, which tests each value that it replaces or removes."""
+def _tested(changes: Sequence[Difference]) -> list[Mapping[str, Any]]:
+    """Return the JSON patch of changes, which tests each value that it replaces or removes."""
     operations: list[Mapping[str, Any]] = []
-    for change in step.changes:
+    for change in changes:
         operation = change.operation()
         if "old" in operation:
             operations.append({"op": "test", "path": operation["path"], "value": operation.pop("old")})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
@@ -16,9 +17,6 @@ ALIASES: Final = frozenset({("events.k8s.io", "events"), ("extensions", "ingress
 TRANSIENT: Final = frozenset({("", "events"), ("coordination.k8s.io", "leases"), ("", "componentstatuses")})
 
 CONCURRENT_LISTS: Final = 4
-
-Key = tuple[str, str, str, str]
-"""Group, kind, namespace, name."""
 
 
 class State:

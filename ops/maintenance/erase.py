@@ -236,7 +236,7 @@ def _describe(plan: ErasurePlan, wanted: ErasureRequest) -> list[str]:
 def _stays(plan: ErasurePlan) -> list[str]:
     if plan.tags:
         names = ", ".join(f"tag/{name}" for name in plan.tags)
-        return [f"  the name stays in the contents of Tags: delete and erase each, and create it again: {names}"]
+        return [f"  Tags that are encrypted at rest keep the name: delete and erase each, and create it again: {names}"]
     return [f"  revision {plan.stays} stays: it is the object's present state"] if plan.stays is not None else []
 
 

@@ -26,6 +26,7 @@ from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.free_memory import overwrite_cached
 from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ def audit_parts(plan: AuditPlan | None, outgoing: Outgoing, *, server: str = "")
         return None
     metrics, backends = AuditMetrics(), list[Backend]()
     if plan.log is not None:
-        file_log = LogBackend(plan.log, metrics)
+        file_log = LogBackend(plan.log, metrics, overwrite=overwrite_cached)
         try:
             file_log.open()
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import logging
+import math
 import os
 import socket
 import sys
@@ -18,7 +19,7 @@ from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.free_memory import FreeMemory, use_one_arena
+from kubechronicle.ops.free_memory import FreeMemory
 from kubechronicle.ops.pki import Names, Pki
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.clocks import ClockCollector
@@ -45,6 +46,8 @@ COLLECTOR_THRESHOLDS = (10_000, 5, 20)
 # several times a request while the rules of a large body run in a thread (actors/large_work.py); Python's default is
 # ten times as long.
 SWITCH_INTERVAL = 0.0005
+LATE = 10.0  # seconds of a server that serves and is not ready, after which it says why
+READY_INTERVAL = 0.05
 CERTIFICATE_INTERVAL = 86400.0  # seconds between checks of our certificates' expiry
 
 
@@ -54,15 +57,16 @@ async def run_server(
     shutdown: Shutdown,
     report_ready: Callable[[], object],
     *,
+    report_serving: Callable[[], object] = lambda: None,
     background: Iterable[ChildSpec] = (),
     failures: TaskFailures,
 ) -> None:
     """Serve over the database until stopped.
 
+    ``report_serving``: called when connections are accepted; ``report_ready``: when /readyz passes first.
     ``background``: tasks to run meanwhile.
     ``failures``: the account of all tasks of this process.
     """
-    use_one_arena()
     instance = f"{socket.gethostname()}-{os.getpid()}"
     opening = open_postgres_log(
         database_url,
@@ -97,7 +101,9 @@ async def run_server(
             registry.register(StandbyCollector(revision_log.standby))
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
         shutdown.assembly = assembly
-        report_ready()
+        report_serving()
+        reporting = plain(partial(report_when_ready, assembly.application.health.problem, report_ready))
+        nursery.start_soon(partial(keep_running, "readiness", reporting, failures, returns=True))
         # The modules for HTTP/2 and WebSockets. Imported in a thread, they do not delay the first requests.
         for module in ("http2.connection", "websocket.protocol"):
             await trio.to_thread.run_sync(importlib.import_module, f"kubechronicle.http.wire.{module}")
@@ -107,6 +113,17 @@ async def run_server(
         sys.setswitchinterval(SWITCH_INTERVAL)
         gc.set_threshold(*COLLECTOR_THRESHOLDS)
         gc.enable()
+
+
+async def report_when_ready(problem: Callable[[], str], report: Callable[[], object]) -> None:
+    """Call ``report`` when there is no problem any more. Log the problem of a server that is late."""
+    late = trio.current_time() + LATE
+    while found := problem():
+        if trio.current_time() >= late:
+            log.warning("The server serves, but is not ready yet", extra={"err": found})
+            late = math.inf
+        await trio.sleep(READY_INTERVAL)
+    report()
 
 
 def _tasks(assembly: Assembly, logs: Mapping[str, PostgresLog], plan: Plan) -> list[ChildSpec]:

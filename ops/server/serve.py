@@ -19,6 +19,7 @@ import trio
 
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.eventlog.restarts import TaskFailures, plain
+from kubechronicle.ops.free_memory import use_one_arena
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.startup import prepared
 from kubechronicle.ops.settings.settings import Settings
@@ -35,6 +36,7 @@ async def serve(settings: Settings) -> None:
 
 
 async def _serve_alone(settings: Settings) -> None:
+    use_one_arena()
     shutdown, failures = Shutdown(settings), TaskFailures()
     async with trio.open_nursery() as signals:
         await shutdown.start(signals, failures)

@@ -20,6 +20,7 @@ import trio
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops import klog
 from kubechronicle.ops.exit_codes import OK
+from kubechronicle.ops.free_memory import use_one_arena
 from kubechronicle.ops.pki import Pki
 from kubechronicle.ops.postgres.cluster import socket_url
 from kubechronicle.ops.reporting import REPORTED_ERRORS, report_error
@@ -33,6 +34,7 @@ from kubechronicle.ops.server.worker_messages import (
     LEAD,
     READY,
     RETIRE,
+    SERVING,
     STATES,
     StartMessage,
     WorkerStates,
@@ -42,6 +44,7 @@ from kubechronicle.ops.server.worker_messages import (
 
 def main(arguments: list[str]) -> int:
     gc.disable()  # until it serves (replica.py)
+    use_one_arena()
     with socket.socket(fileno=int(arguments[0])) as parent:
         try:
             message = receive_start(parent)
@@ -70,7 +73,8 @@ async def work(message: StartMessage, parent: socket.socket) -> None:
             listen = replace(plan.listen, listeners=message.listeners, siblings=message.siblings)
             plan = replace(plan, listen=listen, leading=leading, worker=message.number, workers=states)
             url = settings.database_url or socket_url(settings.data_dir / "postgres")
-            await run_server(plan, url, shutdown, lambda: parent.send(READY + b"\n"), failures=failures)
+            serving, ready = (partial(parent.send, word + b"\n") for word in (SERVING, READY))
+            await run_server(plan, url, shutdown, ready, report_serving=serving, failures=failures)
         signals.cancel_scope.cancel()
 
 

@@ -2,7 +2,7 @@
 
 The parent's first message is a StartMessage: eight bytes of length, then JSON. Then the parent sends lines: LEAD (run
 the control loops), RETIRE (stop, because a successor has taken over), and STATES with a WorkerStates as JSON, whenever
-that changes. The worker sends BEAT twice a second, and READY once.
+that changes. The worker sends BEAT twice a second, SERVING once, and READY once, when its /readyz passes first.
 
 Heartbeats: a worker's event loop tells its parent twice a second that it runs. The parent kills one that does not.
 
@@ -38,7 +38,8 @@ from kubechronicle.ops.settings.types import IPAddress, IPNetwork
 if TYPE_CHECKING:
     import cattrs
 
-LEAD, RETIRE, STATES, READY, BEAT = b"lead", b"retire", b"states ", b"ready", b"beat"
+LEAD, RETIRE, STATES = b"lead", b"retire", b"states "
+SERVING, READY, BEAT = b"serving", b"ready", b"beat"
 SEND_TIMEOUT = 1.0  # seconds; the words of one worker's life fit into the socket's buffer
 _LENGTH = struct.Struct(">Q")
 
@@ -102,7 +103,8 @@ class Worker:
     process: trio.Process
     control: trio.SocketStream
     heart: Heart
-    ready: trio.Event = field(default_factory=trio.Event)  # also set when it cannot become ready any more
+    started: trio.Event = field(default_factory=trio.Event)  # it serves, or has ended
+    ready: trio.Event = field(default_factory=trio.Event)  # its /readyz has passed, or it has ended
     hung: bool = False
     _sending: trio.Lock = field(default_factory=trio.Lock)
 
@@ -120,12 +122,15 @@ class Worker:
                 *lines, received = (received + data).split(b"\n")
                 for line in lines:
                     self.heart.beat()
-                    if line == READY:
+                    if line == SERVING:
                         self.heart.serving = True
+                        self.started.set()
+                    elif line == READY:
                         self.ready.set()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
+            self.started.set()
             self.ready.set()
 
 

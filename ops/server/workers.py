@@ -5,7 +5,7 @@ The parent owns the embedded Postgres, the certificates, the signing key, and th
 accepted. Each worker is an ordinary replica over the same log. One of them leads: it runs the control loops. When the
 leader ends, another worker leads.
 
-    start             one by one, each ready before the next; the ready line follows the last
+    start             one by one, each serving before the next; the ready line follows when /readyz of all has passed
     a worker dies     it is restarted after a pause, which grows with each death; the others serve meanwhile
     a worker hangs    it is killed (worker_messages.py): a death like any other; if it led, another leads at once
     SIGHUP            each worker is replaced: its successor accepts from the same socket before it stops accepting
@@ -120,6 +120,11 @@ class Workers:
                 with trio.CancelScope(shield=True):
                     await self._end_all()
 
+    async def wait_ready(self) -> None:
+        """Return when /readyz of each present worker has passed. One that ends meanwhile is not waited for."""
+        for worker in list(self.running.values()):
+            await worker.ready.wait()
+
     def request_stop(self) -> None:
         """Drain all workers; the second time, stop them at once."""
         if self._stopping:
@@ -191,7 +196,7 @@ class Workers:
             self._nursery.start_soon(worker.listen)
             with trio.move_on_after(START_TIMEOUT):
                 await worker.send(self._start_message(number, own, siblings))
-                await worker.ready.wait()
+                await worker.started.wait()
                 if worker.heart.serving:
                     log.info("A worker is ready", extra={"worker": number, "pid": process.pid})
                     return worker
@@ -330,6 +335,7 @@ async def serve(settings: Settings) -> None:
                 )
                 await nursery.start(_run_then_stop, workers, nursery.cancel_scope)
                 control.ready = workers
+                await workers.wait_ready()
                 ready.print_ready()
         signals.cancel_scope.cancel()
 

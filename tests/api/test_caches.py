@@ -6,85 +6,86 @@ import ast
 import functools
 import gc
 import importlib
+import inspect
 import pkgutil
+from collections import deque
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
 from kubechronicle import actors, api, http
+from kubechronicle.api.builtin.common import go_shapes
+from kubechronicle.api.codecs.wire import json_order, table
 from kubechronicle.api.meta import stored_contents, stored_sets
+from kubechronicle.api.schema import free_fields, types
 from kubechronicle.api.selectors import label_selectors
 from kubechronicle.api.values import names
 from kubechronicle.api.values.caches import CACHES, Caches, kept, kept_in_order, remembered
 
-ROOT = Path(__file__).parents[2]
-MUTABLE = frozenset({"dict", "list", "set", "deque", "defaultdict", "OrderedDict", "WeakKeyDictionary", "Counter"})
+MUTABLE = (dict, list, set, deque, WeakKeyDictionary)
+CHANGES = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft"}
+CHANGES |= {"move_to_end", "remove", "setdefault", "update"}
 
-PROGRAM = "the same in every process: made of the program's own data, and no text of an object is an argument"
-NEVER_CHANGED = "an empty value that nobody changes"
+NO_ARGUMENT = "it has no argument, so it holds data of the program only"
+BY_TYPE = "by classes and types of the program"
+BY_NAME = "by names of the program's tables: for another name it raises, and keeps nothing"
+OF_NUMBERS = "texts of numbers, which tell of no object"
 ALLOWED = {
-    "api.builtin.batch.cronjob.validation._zones": PROGRAM,
-    "api.builtin.common.go_shapes._members": PROGRAM,
-    "api.cel.admission.environment": PROGRAM,
-    "api.cel.devices.environment": PROGRAM,
-    "api.cel.environment.base_environment": PROGRAM,
-    "api.codecs.wire.compiler.function_name": PROGRAM,
-    "api.codecs.wire.json_order._exceptions": PROGRAM,
-    "api.codecs.wire.json_order._fields": PROGRAM,
-    "api.codecs.wire.json_order._messages": PROGRAM,
-    "api.codecs.wire.table._table": PROGRAM,
-    "api.codecs.wire.table.message_named": PROGRAM,
-    "api.configuration.structuring.converter": PROGRAM,
-    "api.configuration.structuring.fields_of": PROGRAM,
-    "api.openapi.published._by_field": PROGRAM,
-    "api.openapi.v3._makers": PROGRAM,
-    "api.pipeline.body_types._known_kinds": PROGRAM,
-    "api.pipeline.conversion._ways": PROGRAM,
-    "api.pipeline.defaulting._plan_of": PROGRAM,
-    "api.pipeline.defaulting._reaching": PROGRAM,
-    "api.registry.registry._builtin_types": PROGRAM,
-    "api.registry.registry.builtin_registry": PROGRAM,
-    "api.registry.registry.known_registry": PROGRAM,
-    "api.schema.free_fields._names": PROGRAM,
-    "api.schema.published.definitions": PROGRAM,
-    "api.schema.types._presence": PROGRAM,
-    "api.schema.types.definition_type": PROGRAM,
-    "api.schema.types.object_type": PROGRAM,
-    "api.subresources.eviction.eviction_type": PROGRAM,
-    "api.subresources.token_request.token_type": PROGRAM,
-    "api.schema.null_lists._PLANS": PROGRAM,
-    "api.configuration.files._schemas": PROGRAM,
-    "api.audit.events.SECONDS": "texts of seconds",
-    "api.admission.replays.NOTHING": NEVER_CHANGED,
-    "api.builtin.core.pod.columns._NOTHING": NEVER_CHANGED,
-    "api.custom.schema.structure.NO_FIELDS": NEVER_CHANGED,
-    "api.managed_fields.changes.NO_FIELDS": NEVER_CHANGED,
-    "api.managed_fields.field_sets._LEAF": NEVER_CHANGED,
-    "api.patch.known_parts.NOTHING": NEVER_CHANGED,
-    "api.patch.typed_readers._LEAF": NEVER_CHANGED,
-    "api.patch.typed_values._LEAF": NEVER_CHANGED,
-    "api.selectors.field_selectors._NOTHING": NEVER_CHANGED,
-    "actors.admission.pod_security.standards.checks_of": PROGRAM,
+    "api.builtin.batch.cronjob.validation._zones": NO_ARGUMENT,
+    "api.builtin.common.go_shapes._members": BY_NAME,
+    "api.cel.admission.environment": "by flags: which variables an expression has",
+    "api.cel.devices.environment": NO_ARGUMENT,
+    "api.cel.environment.base_environment": NO_ARGUMENT,
+    "api.codecs.wire.compiler.function_name": "by names of messages in the program's table, of which code is generated",
+    "api.codecs.wire.json_order._exceptions": NO_ARGUMENT,
+    "api.codecs.wire.json_order._fields": BY_NAME,
+    "api.codecs.wire.json_order._messages": NO_ARGUMENT,
+    "api.codecs.wire.table._table": NO_ARGUMENT,
+    "api.codecs.wire.table.message_named": BY_NAME,
+    "api.configuration.structuring.converter": "by a flag",
+    "api.configuration.structuring.fields_of": BY_TYPE,
+    "api.openapi.published._by_field": "by tables of the program",
+    "api.openapi.v3._makers": NO_ARGUMENT,
+    "api.pipeline.body_types._known_kinds": NO_ARGUMENT,
+    "api.pipeline.conversion._ways": NO_ARGUMENT,
+    "api.pipeline.defaulting._plan_of": "by definitions of built-in kinds, which come from object_type",
+    "api.pipeline.defaulting._reaching": NO_ARGUMENT,
+    "api.registry.registry._builtin_types": NO_ARGUMENT,
+    "api.registry.registry.builtin_registry": NO_ARGUMENT,
+    "api.registry.registry.known_registry": NO_ARGUMENT,
+    "api.schema.free_fields._names": BY_NAME,
+    "api.schema.published.definitions": NO_ARGUMENT,
+    "api.schema.types._presence": NO_ARGUMENT,
+    "api.schema.types.definition_type": BY_NAME,
+    "api.schema.types.object_type": BY_NAME,
+    "api.subresources.eviction.eviction_type": BY_TYPE,
+    "api.subresources.token_request.token_type": BY_TYPE,
+    "api.schema.null_lists._PLANS": "by definitions of built-in kinds, which come from object_type",
+    "api.configuration.files._schemas": BY_TYPE,
+    "api.audit.events.SECONDS": OF_NUMBERS,
+    "api.admission.annotations.UNWANTED": "what is put into it is dropped",
+    "api.custom.schema.conforming._KEPT": "by classes of values; nothing is put into it",
+    "api.custom.schema.conforming._METADATA": "by classes of values; nothing is put into it",
+    "actors.admission.pod_security.standards.checks_of": "by the levels of the standard, and minors up to the newest",
     "actors.random_names._unused": "uids that no object has yet",
-    "actors.writing.targets._timestamp": "texts of seconds",
-    "http.audit.record.CODES": "texts of numbers",
-    "http.authentication.oidc.expressions._claims_environment": PROGRAM,
-    "http.authentication.oidc.expressions._user_environment": PROGRAM,
-    "http.authorization.match_conditions._environment": PROGRAM,
+    "actors.writing.targets._timestamp": OF_NUMBERS,
+    "http.audit.record.CODES": OF_NUMBERS,
+    "http.authentication.oidc.expressions._claims_environment": NO_ARGUMENT,
+    "http.authentication.oidc.expressions._user_environment": NO_ARGUMENT,
+    "http.authorization.match_conditions._environment": NO_ARGUMENT,
     "http.handlers.branches.branch_requests._BACKENDS": "by the open branches, which an erasure closes",
-    "http.handlers.routes.NONE": NEVER_CHANGED,
-    "http.wire.http2.headers._names": "names of header fields",
-    "http.wire.websocket.protocol.hypercorn_config": PROGRAM,
+    "http.wire.websocket.protocol.hypercorn_config": "by a setting",
 }
 
 
-def _memos(module: ModuleType) -> set[str]:
+def _memos(module: ModuleType) -> dict[str, Any]:
     """Return the functions of a module with a cache that is not registered."""
     short = module.__name__.removeprefix("kubechronicle.")
     return {
-        f"{short}.{name}"
+        f"{short}.{name}": value
         for name, value in vars(module).items()
         if isinstance(value, functools._lru_cache_wrapper)
         and not hasattr(value, "registered")
@@ -92,38 +93,67 @@ def _memos(module: ModuleType) -> set[str]:
     }
 
 
-def _rebound(path: Path) -> set[str]:
+def _rebound(tree: ast.Module) -> set[str]:
     """Return the names at module level that functions bind anew."""
-    tree = ast.parse(path.read_text())
     return {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
 
 
-def _empty_containers(path: Path) -> set[str]:
-    """Return the containers that a module makes empty: to be filled later."""
+def _changed(function: ast.AST) -> set[str]:
+    """Return the names that a function changes in place, and does not bind."""
+    own = {each.arg for each in ast.walk(function) if isinstance(each, ast.arg)}
+    own |= {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
     found = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            target = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
-            value = node.value
-            empty = (isinstance(value, ast.Dict) and not value.keys) or (isinstance(value, ast.List) and not value.elts)
-            made = isinstance(value, ast.Call) and not value.args and ast.unparse(value.func).split("[")[0] in MUTABLE
-            if empty or made:
-                found.add(".".join((*path.relative_to(ROOT).with_suffix("").parts, target)))
+    for node in ast.walk(function):
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            target = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+            target = node.func.value
+        else:
+            continue
+        found |= {target.id} if isinstance(target, ast.Name) else set()
+    return found - own
+
+
+def _containers(module: ModuleType, tree: ast.Module) -> set[str]:
+    """Return the containers at module level that are not registered, and may fill: functions of the module change
+    them, or their class has code for it."""
+    short = module.__name__.removeprefix("kubechronicle.")
+    code = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    changed = {name for node in ast.walk(tree) if isinstance(node, code) for name in _changed(node)}
+    made = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    found = set()
+    for name, value in vars(module).items():
+        owner = getattr(value, "__self__", value)  # of a bound method
+        fills = name in changed or (name in made and type(owner).__module__.startswith("kubechronicle."))
+        if fills and isinstance(owner, MUTABLE) and owner not in CACHES:
+            found.add(f"{short}.{name}")
     return found
 
 
 @pytest.mark.parametrize("package", [api, actors, http], ids=["api", "actors", "http"])
 def test_every_cache_at_module_level_is_registered(package: Any) -> None:
     name = package.__name__
-    found: set[str] = set()
+    memos: dict[str, Any] = {}
+    containers: set[str] = set()
     for each in pkgutil.walk_packages(package.__path__, f"{name}."):
-        found |= _memos(importlib.import_module(each.name))
-    folder = ROOT / name.removeprefix("kubechronicle.")
-    for path in folder.rglob("*.py"):
-        found |= _empty_containers(path)
-        assert _rebound(path) == set(), path
-    prefix = f"{folder.name}."
-    assert found == {one for one in ALLOWED if one.startswith(prefix)}
+        module = importlib.import_module(each.name)
+        memos |= _memos(module)
+        assert module.__file__ is not None
+        tree = ast.parse(Path(module.__file__).read_text())
+        assert _rebound(tree) == set(), module
+        containers |= _containers(module, tree)
+    prefix = f"{name.removeprefix('kubechronicle.')}."
+    assert {*memos, *containers} == {one for one in ALLOWED if one.startswith(prefix)}
+    for one, memo in memos.items():
+        assert (ALLOWED[one] == NO_ARGUMENT) == (not inspect.signature(memo).parameters), one
+
+
+def test_what_is_kept_by_name_is_bounded_by_the_tables() -> None:
+    for memo in (go_shapes._members, json_order._fields, table.message_named, free_fields._names, types.object_type):
+        size = memo.cache_info().currsize
+        with pytest.raises((KeyError, TypeError)):
+            memo("text of an object")
+        assert memo.cache_info().currsize == size
 
 
 def test_one_call_empties_all() -> None:

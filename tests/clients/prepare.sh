@@ -15,9 +15,10 @@
 #   .cache/projects/generated   definitions that controller-gen makes from the Go types of one of them (only if asked for)
 # Safe to run at any time, also several at once: a program with unchanged sources is not built again.
 #
-# Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load] [rules]   (default: all)
+# Usage: prepare.sh [kubectl] [informers] [operator] [webhooks] [helm] [kubelet] [kms] [load] [rules] [pgbouncer]   (default: all)
 #        prepare.sh neighbours   builds konnectivity's proxy server and agent, Kubernetes' sample-apiserver, and etcd for it
 #        prepare.sh brokers   builds the brokers of tests/clients/feeds, and fetches the clients for them
+#        prepare.sh pgbouncer   unpacks Debian's PgBouncer into .cache/pgbouncer, if none is installed; not elsewhere
 #        prepare.sh haproxy   unpacks Debian's HAProxy into .cache/haproxy, if none is installed
 #        prepare.sh axe   fetches axe-core, the rules of accessibility, with npm
 #        prepare.sh projects   fetches the definitions of other projects
@@ -56,21 +57,35 @@ find_go() {
     echo "$candidate"
 }
 
-# Unpack Debian's packages instead of installing them: that would need root, and start a service.
+# unpack_debian PROGRAM LIBRARY PACKAGE...: unpack Debian's packages instead of installing them: that would need root, and
+# start a service. The program runs with the folder of the library in its path. Fails if apt-get cannot download them.
+unpack_debian() {
+    program=$1 library=$2
+    shift 2
+    say "fetching $program from Debian"
+    mkdir -p "$cache/$program/packages"
+    (cd "$cache/$program/packages" && apt-get download -qq "$@" 2>/dev/null) || return 1
+    for package in "$cache/$program/packages"/*.deb; do dpkg -x "$package" "$cache/$program"; done
+    libraries=$(dirname "$(find "$cache/$program" -name "$library" | head -n 1)")
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$libraries" "$cache/$program/usr/sbin/$program" >"$bin/$program.new"
+    chmod +x "$bin/$program.new"
+    "$bin/$program.new" --version >/dev/null 2>&1 || "$bin/$program.new" -v >/dev/null 2>&1 || return 1
+    mv "$bin/$program.new" "$bin/$program"
+}
+
 unpack_haproxy() {
     if command -v haproxy >/dev/null 2>&1 || [ -x "$bin/haproxy" ]; then return; fi
     command -v apt-get >/dev/null 2>&1 || { say "no haproxy here, and no apt-get to fetch it; install HAProxy"; exit 2; }
-    say "fetching haproxy from Debian"
-    mkdir -p "$cache/haproxy/packages"
-    (cd "$cache/haproxy/packages" &&
-        apt-get download -qq haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1 2>/dev/null) ||
-        { say "apt-get cannot download haproxy; run apt-get update, or install HAProxy"; exit 2; }
-    for package in "$cache/haproxy/packages"/*.deb; do dpkg -x "$package" "$cache/haproxy"; done
-    libraries=$(dirname "$(find "$cache/haproxy" -name 'liblua5.3.so.0' | head -n 1)")
-    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$libraries" "$cache/haproxy/usr/sbin/haproxy" > "$bin/haproxy.new"
-    chmod +x "$bin/haproxy.new"
-    "$bin/haproxy.new" -v >/dev/null || { say "the unpacked haproxy does not run; install HAProxy"; exit 2; }
-    mv "$bin/haproxy.new" "$bin/haproxy"
+    unpack_debian haproxy liblua5.3.so.0 haproxy liblua5.3-0 libopentracing-c-wrapper0 libopentracing1 ||
+        { say "apt-get cannot fetch haproxy; run apt-get update, or install HAProxy"; exit 2; }
+}
+
+# Without it, the tests of poolers are skipped.
+unpack_pgbouncer() {
+    if PATH=$PATH:/usr/sbin command -v pgbouncer >/dev/null 2>&1 || [ -x "$bin/pgbouncer" ]; then return; fi
+    command -v apt-get >/dev/null 2>&1 || { say "no pgbouncer here, and no apt-get to fetch it: its tests are skipped"; return; }
+    unpack_debian pgbouncer libcares.so.2 pgbouncer libc-ares2 libevent-2.1-7 ||
+        say "apt-get cannot fetch pgbouncer; run apt-get update, or install PgBouncer: its tests are skipped"
 }
 
 fetch_axe() {
@@ -164,7 +179,7 @@ generated() {
     say "definitions generated"
 }
 
-[ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet kms load rules
+[ $# -gt 0 ] || set -- informers kubectl operator webhooks helm kubelet kms load rules pgbouncer
 for program in "$@"; do
     case $program in
     kubectl) build "$clients" ./kubectl kubectl ;;
@@ -193,10 +208,11 @@ extras = tomllib.load(open('$root/pyproject.toml', 'rb'))['project']['optional-d
 print(*extras['kafka'], *extras['nats'])")
         ;;
     haproxy) unpack_haproxy ;;
+    pgbouncer) unpack_pgbouncer ;;
     axe) fetch_axe ;;
     projects) projects ;;
     generated) generated ;;
     go) find_go ;;
-    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, brokers, haproxy, axe, projects, generated or go)"; exit 2 ;;
+    *) say "unknown: $program (kubectl, informers, operator, webhooks, helm, kubelet, kms, load, rules, neighbours, brokers, haproxy, pgbouncer, axe, projects, generated or go)"; exit 2 ;;
     esac
 done

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from hpack.exceptions import HPACKDecodingError
 from hpack.hpack import encode_integer
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
+from kubechronicle.api.values.caches import CACHES, KeptDict
 from kubechronicle.http.messages import Headers
 from kubechronicle.http.wire.exchange import split_target
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode
@@ -26,7 +27,7 @@ TABLE_SIZE: Final = 4096
 BLOCKS: Final = 16
 BLOCK_BYTES: Final = 1024
 """Number and maximum bytes of the header blocks that a connection remembers."""
-COMMON_BYTES: Final = 64
+COMMON_BYTES: Final = 96
 MAX_COMMON: Final = 512
 """Maximum bytes and number of the answers' fields whose encoding is remembered."""
 NO_TABLE: Final = b"\x20"
@@ -45,6 +46,8 @@ _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _TARGET: Final = re.compile(r"[!-~]+")
 
 REGULAR, PSEUDO, FRAMING, MALFORMED = range(4)
+
+K = TypeVar("K")
 
 Entry: TypeAlias = tuple[tuple[str, str], int, int]
 """A field, its size as in RFC 7541 §4.1, and its class (one of the constants above)."""
@@ -266,10 +269,34 @@ def is_trailer(fields: Iterable[Entry]) -> bool:
 
 # -- answers --------------------------------------------------------------------------------------------------------
 
-_fields = {field: bytes((0x80 | number,)) for number, field in enumerate(HeaderTable.STATIC_TABLE, 1)}
-_names: dict[bytes, bytes] = {}
-for _number, (_static_name, _) in enumerate(HeaderTable.STATIC_TABLE, 1):
-    _names.setdefault(_static_name, bytes(encode_integer(_number, 4)))
+
+class _Forms(KeptDict[K, bytes]):
+    """Encoded forms: those of the static table, which stay, and common ones of answers, until an erasure."""
+
+    __slots__ = ("_static",)
+
+    def __init__(self, static: Mapping[K, bytes]) -> None:
+        super().__init__(static)
+        self._static = static
+
+    def __len__(self) -> int:
+        return super().__len__() - len(self._static)
+
+    def forget(self) -> None:
+        self.clear()
+        self.update(self._static)
+
+
+_NUMBERS: Final = {
+    name: number for number, (name, _) in reversed([*enumerate(HeaderTable.STATIC_TABLE, 1)])
+}  # of the first field of the name
+_fields: Final = CACHES.add(
+    "encoded fields",
+    _Forms({field: bytes((0x80 | number,)) for number, field in enumerate(HeaderTable.STATIC_TABLE, 1)}),
+)
+_names: Final = CACHES.add(
+    "encoded names", _Forms({name: bytes(encode_integer(number, 4)) for name, number in _NUMBERS.items()})
+)
 _CHANGING: Final = frozenset({b"audit-id", b"content-length", b"date", b"warning"})
 _dropped: Final = frozenset(name.encode() for name in CONNECTION_FIELDS)
 
@@ -293,7 +320,7 @@ def _encoded(field: tuple[bytes, bytes]) -> bytes:
     if name in _dropped:
         return b""
     encoded = _literal(name, value)
-    if len(value) <= COMMON_BYTES and len(_fields) < MAX_COMMON and name not in _CHANGING:
+    if len(name) + len(value) <= COMMON_BYTES and len(_fields) < MAX_COMMON and name not in _CHANGING:
         _fields[field] = encoded
     return encoded
 
@@ -303,7 +330,7 @@ def _literal(name: bytes, value: bytes) -> bytes:
     start = _names.get(name)
     if start is None:
         start = b"\0%b%b" % (bytes(encode_integer(len(name), 7)), name)
-        if len(_names) < MAX_COMMON:
+        if len(name) <= COMMON_BYTES and len(_names) < MAX_COMMON:
             _names[name] = start
     size = len(value)
     return b"%b%b%b" % (start, bytes((size,)) if size < 0x7F else bytes(encode_integer(size, 7)), value)

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.differences import differences
 from kubechronicle.api.history.secret_values import FIELDS as SECRET_FIELDS
+from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
@@ -22,7 +23,7 @@ from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.revision_texts import mask_object
 from kubechronicle.ops.client.searches import check_existed, check_namespace
 from kubechronicle.ops.client.session import Session, connect
-from kubechronicle.ops.client.states import Key, State, read_state
+from kubechronicle.ops.client.states import State, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags, split_words
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted, yaml_text

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kubechronicle.api.history.restore_plan import Key, Step, steps
+from kubechronicle.api.history.restore_plan import Step, steps
 from kubechronicle.api.history.restore_rules import DATA_KINDS
+from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kinds

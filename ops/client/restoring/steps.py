@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import Difference, differences
-from kubechronicle.api.history.restore_plan import Key, Step, makeable, owner_references, patch_of, target
+from kubechronicle.api.history.restore_plan import Step, makeable, patch_of, target
 from kubechronicle.api.history.restore_rules import CONTROLLERS
+from kubechronicle.api.meta.owners import Key, owner_references, settle_owners
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind
@@ -82,7 +83,7 @@ class Restorer:
             else:
                 assert step.then is not None
                 body = makeable(step.then, addresses=True)
-                self._update_owners(body, step.key)
+                self._settle_owners(body, step.key)
                 self._client.request("POST", self._kind(step.key).path(step.key[2]), self._options, body)
         except ApiError as error:
             if error.reason in ("AlreadyExists", "Conflict") or "allocated" in error.message:
@@ -106,7 +107,7 @@ class Restorer:
             except OperatorError as error:
                 raise _Failed(str(error)) from None
         body = makeable(step.then, addresses=True)
-        lost_owners = self._update_owners(body, step.key)
+        lost_owners = self._settle_owners(body, step.key)
         try:
             self._post(step, body)
             outcome = "created"
@@ -145,22 +146,9 @@ class Restorer:
             return "already exists"
         return self._update(Step("update", step.key, step.then, live, tuple(changes)))
 
-    def _update_owners(self, body: Object, key: Key) -> str:
-        """Refer to the owners by their present UIDs, and return the owners that are gone.
-
-        The garbage collector would delete an object whose owners are all gone.
-        """
-        references = body["metadata"].pop("ownerReferences", None)
-        present, lost = [], []
-        for reference in references or ():
-            uid = self._present_uid(reference, key[2])
-            if uid:
-                present.append({**reference, "uid": uid})
-            else:
-                lost.append(f"{reference.get('kind')}/{reference.get('name')}")
-        if present:
-            body["metadata"]["ownerReferences"] = present
-        return ", ".join(lost)
+    def _settle_owners(self, body: Object, key: Key) -> str:
+        """Refer to the owners by their present uids, and return those that are gone."""
+        return ", ".join(settle_owners(body, lambda reference: self._present_uid(reference, key[2])))
 
     def _present_uid(self, reference: Mapping[str, Any], namespace: str) -> str:
         group = str(reference.get("apiVersion", "")).rpartition("/")[0]

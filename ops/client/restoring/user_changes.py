@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubechronicle.api.history.restore_plan import Key, Step, order, owners_first
+from kubechronicle.api.history.restore_plan import Step, order
 from kubechronicle.api.history.reverting import Conflict, Undone, undo
+from kubechronicle.api.meta.owners import Key, owners_first
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind, Kinds

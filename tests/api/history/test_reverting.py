@@ -149,6 +149,33 @@ def test_a_replaced_object_keeps_what_others_changed_since() -> None:
     assert (step, [each.field for each in conflicts]) == (None, ["spec.replicas"])
 
 
+def owned(obj: dict[str, Any], uid: str) -> dict[str, Any]:
+    """Return an object with an owner of this uid."""
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [reference]}}
+
+
+def test_undoing_twice_does_nothing() -> None:
+    """After the first time, the object and its owner have other uids."""
+    red, blue = state("r", replicas=1), state("b", replicas=2)
+    for made in ([change(red, None, 5)], [change(red, None, 5), change(None, blue, 6)]):
+        assert undo(KEY, made, state("x", replicas=1)) == (None, [])
+        assert undo(KEY, made, state("x", replicas=3))[1] != []
+    made = [change(owned(red, "old"), None, 5), change(None, blue, 6)]
+    assert undo(KEY, made, owned(state("b", replicas=1), "new")) == (None, [])
+    assert undo(KEY, made, owned(state("x", replicas=1), "new")) == (None, [])
+
+
+def test_the_uid_of_an_owner_is_no_change() -> None:
+    """It stays as it is: with a former one, the garbage collector would delete the object."""
+    step, conflicts = undo(KEY, [change(owned(state(), "old"), owned(state(replicas=5), "new"))], owned(state(), "new"))
+    assert (step, conflicts) == (None, [])
+    mine = change(owned(state(), "old"), state(replicas=5))
+    step, conflicts = undo(KEY, [mine], owned(state(replicas=5), "new"))
+    assert step is not None
+    assert ([each.field for each in step.changes], conflicts) == (["spec.replicas"], [])
+
+
 @pytest.mark.parametrize(
     ("changes", "live", "action"),
     [

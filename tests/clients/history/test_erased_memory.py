@@ -1,7 +1,13 @@
-"""Erased contents are nowhere in the memory of a running server: neither in a cache, nor in freed blocks."""
+"""Erased contents are nowhere in the memory of a running server: neither in a cache, nor in freed blocks.
+
+They came through each way that a server has for them: writes and reads in all forms, kubectl, admission and conversion
+webhooks, audit backends, watches that stay open, branches and history.
+"""
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import re
 import subprocess
@@ -9,7 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import Server, configmap, eventually
+import yaml
+from admission.review_server import review_server
+from harness import BINARIES, Server, configmap, eventually, home, prepare, server_in
+from programs import Kubectl
 
 MARK = "born-1970-01-01-of-jane-doe"
 FORMS = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
@@ -17,7 +26,17 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 MAPS = "/api/v1/namespaces/default/configmaps"
 REVISIONS = "/apis/history.kubechronicle.dev/v1/namespaces/default/revisions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
-GRACE = 60.0  # seconds: the server overwrites its memory three times in the first 15
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
+LATER = WIDGETS.replace("v1", "v2")
+POLICY = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- {level: RequestResponse, resources: [{group: ""}, {group: example.com}]}
+"""
+UNUSED = 2
+"""Places in blocks that had been allocated again before the erasure, and not been filled (docs/erasure.md)."""
+GRACE = 60.0  # seconds: the server overwrites its memory four times in the first 22
 
 
 def places(pid: int) -> list[bytes]:
@@ -44,15 +63,15 @@ def widget(text: str) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
 
-def definition() -> dict[str, Any]:
+def definition(convert: Any) -> dict[str, Any]:
     texts = {"type": "object", "additionalProperties": {"type": "string"}}
     spec = {"type": "object", "properties": {"texts": texts}}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    conversion = {
+        "strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": convert},
     }
+    versions = [{"name": name, "served": True, "storage": name == "v1", "schema": schema} for name in ("v1", "v2")]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -61,19 +80,93 @@ def definition() -> dict[str, Any]:
             "group": "example.com",
             "scope": "Namespaced",
             "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [version],
+            "versions": versions,
+            "conversion": conversion,
         },
     }
 
 
-def write_and_read(server: Server) -> None:
+# -- webhooks ---------------------------------------------------------------------------------------------------------
+
+
+def reviewed(review: Any, **response: Any) -> Any:
+    """Return the answer to a review of any kind."""
+    uid = review["request"]["uid"]
+    return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": {"uid": uid, **response}}
+
+
+def mutate(review: Any) -> Any:
+    """Write the mark into an annotation of the object, and into one of the audit event."""
+    if "metadata" not in (obj := review["request"]["object"] or {}):
+        return reviewed(review, allowed=True)
+    annotations = {**obj["metadata"].get("annotations", {}), "mutated": MARK}
+    patch = json.dumps([{"op": "add", "path": "/metadata/annotations", "value": annotations}]).encode()
+    answer = {"patch": base64.b64encode(patch).decode(), "patchType": "JSONPatch", "auditAnnotations": {"born": MARK}}
+    return reviewed(review, allowed=True, **answer)
+
+
+def validate(review: Any) -> Any:
+    """Deny objects of the name denied, with the mark as the reason."""
+    if review["request"]["name"] == "denied":
+        return reviewed(review, allowed=False, status={"message": f"{MARK} is denied"})
+    return reviewed(review, allowed=True, warnings=[f"{MARK} is a date"])
+
+
+def convert(review: Any) -> Any:
+    request = review["request"]
+    converted = [{**obj, "apiVersion": request["desiredAPIVersion"]} for obj in request["objects"]]
+    return reviewed(review, convertedObjects=converted, result={"status": "Success"})
+
+
+def audit_kubeconfig(client: Any) -> dict[str, Any]:
+    cluster = {"server": client["url"], "certificate-authority-data": client["caBundle"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "audit",
+        "contexts": [{"name": "audit", "context": {"cluster": "audit"}}],
+        "clusters": [{"name": "audit", "cluster": cluster}],
+    }
+
+
+def configuration(kind: str, client: Any) -> dict[str, Any]:
+    rule = {"apiGroups": ["", "example.com"], "apiVersions": ["*"], "operations": ["*"]}
+    webhook = {
+        "name": f"{kind.lower()}.example.com",
+        "clientConfig": client,
+        "rules": [rule | {"resources": ["configmaps", "widgets"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    of_group = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}WebhookConfiguration"}
+    return of_group | {"metadata": {"name": "reviews"}, "webhooks": [webhook]}
+
+
+def use_kubectl(kubectl: Kubectl) -> None:
+    """Apply and patch the object with kubectl, on both sides."""
+    obj = configmap("jane", applied=MARK)
+    for number in range(2):
+        obj["data"]["turn"] = f"{MARK}-{number}"
+        kubectl("apply", "-f", "-", stdin=json.dumps(obj))
+        kubectl("apply", "-f", "-", "--server-side", "--force-conflicts", stdin=yaml.safe_dump(obj))
+        for form in ("merge", "strategic"):
+            kubectl("patch", "configmap", "jane", "--type", form, "-p", json.dumps({"data": {form: f"{MARK}{number}"}}))
+    change = [{"op": "add", "path": "/data/json", "value": MARK}]
+    kubectl("patch", "configmap", "jane", "--type", "json", "-p", json.dumps(change))
+    kubectl("diff", "-f", "-", stdin=json.dumps(obj | {"data": obj["data"] | {"strategic": f"{MARK}1"}}))
+
+
+def write_and_read(server: Server, kubectl: Kubectl) -> None:
     """Send the mark through the ways that leave it in memory, and delete its objects."""
-    api = server.api()
-    watch, ahead = server.watch(f"{MAPS}?watch=1"), server.api()
+    api, ahead = server.api(), server.api()
+    watch = server.watch(f"{MAPS}?watch=1")
     apply = {"Content-Type": "application/apply-patch+yaml"}
     merge = {"Content-Type": "application/merge-patch+json"}
     api.create(MAPS, configmap("jane", born=MARK))
     api.request("POST", f"{MAPS}?dryRun=All", configmap("tried", born=MARK)).expect(201)
+    api.request("POST", MAPS, configmap("denied", born=MARK)).expect(400, 403)
+    api.request("POST", MAPS, configmap("not.A_name", born=MARK)).expect(422)
+    use_kubectl(kubectl)
     for number in range(3):
         body = {"data": {"born": f"{MARK}-{number}", "long": MARK + "y" * 2000}}
         api.request("PATCH", f"{MAPS}/jane", body, headers=merge).expect(200)
@@ -85,6 +178,9 @@ def write_and_read(server: Server) -> None:
             headers = {"Accept": form, "Accept-Encoding": encoding}
             for path in (MAPS, f"{MAPS}?includeObject=Object", f"{MAPS}/jane", f"{MAPS}?labelSelector=a!={MARK}"):
                 api.request("GET", path, headers=headers)
+    for path in (LATER, f"{LATER}/w", f"/history/at/{moment}{LATER}"):
+        api.get(path)
+    api.request("PATCH", f"{LATER}/w", {"spec": {"texts": {"later": MARK}}}, headers=merge).expect(200)
     api.get(f"/history/at/{moment}{MAPS}")
     api.get(f"{REVISIONS}?content=states&limit=50")
     api.get(f"{REVISIONS}?limit=50")
@@ -106,18 +202,46 @@ def erase(server: Server, subject: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_nothing_of_an_erased_object_is_in_memory(own_server: Server) -> None:
-    own_server.start()
-    api = own_server.api()
-    api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
-    eventually(lambda: api.request("GET", WIDGETS).status == 200, "the definition is served")
-    write_and_read(own_server)
-    assert places(own_server.pid)
-    erase(own_server, "configmap/jane")
-    erase(own_server, "widgets.example.com/w")
-    api.get(MAPS)
+def search(server: Server) -> None:
+    """Search until nothing is left, but for the unused part of a block that is in use."""
     end = time.monotonic() + GRACE
-    while left := places(own_server.pid):
+    while len(left := places(server.pid)) > UNUSED:
         assert time.monotonic() < end, json.dumps([str(each) for each in left[:8]], indent=1)
         time.sleep(0.5)
-    own_server.verify()
+
+
+def test_nothing_of_an_erased_object_is_in_memory(tmp_path: Path) -> None:
+    prepare("kubectl")
+    answers = {"/mutate": mutate, "/validate": validate, "/convert": convert, "/audit": lambda _: {}}
+    with home("erased") as directory, review_server(tmp_path, answers) as client:
+        (tmp_path / "policy.yaml").write_text(POLICY)
+        (tmp_path / "audit.kubeconfig").write_text(json.dumps(audit_kubeconfig(client("/audit"))))
+        audit = ["--audit-policy-file", str(tmp_path / "policy.yaml"), "--audit-log-path", str(tmp_path / "audit.log")]
+        audit += ["--audit-webhook-config-file", str(tmp_path / "audit.kubeconfig")]
+        server = server_in(directory / "data", arguments=[*audit, "--audit-webhook-batch-max-wait", "1s"])
+        with contextlib.closing(server):
+            server.start()
+            api = server.api()
+            api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(client("/convert")))
+            eventually(lambda: api.request("GET", LATER).status == 200, "the definition is served")
+            for kind in ("Mutating", "Validating"):
+                path = f"{CONFIGURATIONS}/{kind.lower()}webhookconfigurations"
+                api.create(path, configuration(kind, client("/mutate" if kind == "Mutating" else "/validate")))
+            created = eventually(
+                lambda: (
+                    (made := api.create(MAPS, configmap("first"))) and api.request("DELETE", f"{MAPS}/first") and made
+                ),
+                "the webhooks are asked",
+            )
+            assert created["metadata"]["annotations"] == {"mutated": MARK}
+            open_watches = [server.watch(f"{path}?watch=1") for path in (MAPS, WIDGETS, LATER, f"{MAPS}?a=b")]
+            write_and_read(server, Kubectl(str(BINARIES / "kubectl"), server, tmp_path, "default"))
+            assert places(server.pid)
+            erase(server, "configmap/jane")
+            erase(server, "configmap/first")
+            erase(server, "widgets.example.com/w")
+            api.get(MAPS)
+            search(server)
+            for watch in open_watches:
+                watch.close()
+            server.verify()

@@ -159,6 +159,7 @@ def server(tmp_path: Path) -> Iterator[Running]:
 
 
 def test_the_life_of_two_workers(server: Running) -> None:
+    assert [server.get("/readyz") for _ in range(12)] == [b"ok"] * 12  # from both, as soon as the line is there
     first = server.workers()
     assert len(first) == 2
     assert server.answering(24) == {"0", "1"}
@@ -254,7 +255,7 @@ import os, select, signal, socket, sys
 parent = socket.socket(fileno=int(sys.argv[2]))
 word = parent.recv(100).decode()
 if word == "killed": os.kill(os.getpid(), signal.SIGKILL)
-if word != "mute": parent.sendall(b"ready\\n")
+if word != "mute": parent.sendall(b"serving\\nready\\n")
 if word == "mute" or word == "brief": sys.exit(3)
 with open(sys.argv[1], "a") as file: file.write(f"{word} serves\\n")
 while True:

@@ -16,6 +16,9 @@ from pathlib import Path
 import postgres_fixture
 import pytest
 
+PREPARED = Path(__file__).parents[3] / ".cache" / "bin"
+"""The folder of programs that tests/clients/prepare.sh has fetched."""
+
 _CONFIGURATION = """
 [databases]
 * = host=127.0.0.1 port={database} user={user}
@@ -38,9 +41,9 @@ def pgbouncer(
 
     Its prepared statements are off, as before version 1.21.
     """
-    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:{PREPARED}")
     if program is None:
-        pytest.skip("no pgbouncer on this machine; install it, as with apt-get install pgbouncer")
+        pytest.skip("no pgbouncer on this machine; tests/clients/prepare.sh pgbouncer fetches Debian's")
     port = postgres_fixture.free_port()
     with tempfile.TemporaryDirectory(prefix="pgbouncer-") as name:
         directory = Path(name)
