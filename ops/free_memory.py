@@ -6,8 +6,8 @@ allocated, which writes over them, until an allocator asks the kernel for more; 
     blocks up to 512 bytes    Python's allocator, in size classes of 16 bytes, in arenas of 1 MiB
     larger ones, and C's      malloc, of which the process has one arena (``use_one_arena``)
 
-This runs in a thread, and the event loop beside it. Then the loop overwrites the few blocks that malloc has cached for
-its own thread. A worker thread's blocks are free for all when it ends, after ten idle seconds. So it is all repeated.
+This runs in a thread, and the event loop beside it. Then the loop and all idle worker threads overwrite the few blocks
+that malloc has cached for each. A busy one, and what a request of the moment frees later, is left: it is all repeated.
 Only glibc's malloc is overwritten.
 """
 
@@ -17,7 +17,9 @@ import contextlib
 import ctypes
 import gc
 import os
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -93,7 +95,7 @@ class FreeMemory:
                     await self._wanted.wait()
                 CACHES.forget_all()  # requests of that time may have added to them since
                 await trio.to_thread.run_sync(overwrite)
-                overwrite_cached()
+                await _overwrite_caches()
 
 
 def overwrite() -> None:
@@ -105,6 +107,26 @@ def overwrite() -> None:
     if libc is not None:
         _fill_malloc(libc)
         libc.malloc_trim(0)
+
+
+async def _overwrite_caches() -> None:
+    """Overwrite what malloc has cached for the event loop's thread and for each idle worker thread.
+
+    As many calls as there are threads wait for each other, so none of them uses the same thread twice.
+    """
+    count = threading.active_count()
+    together = threading.Barrier(count, timeout=1)
+
+    def in_thread() -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait()
+        overwrite_cached()
+
+    limiter = trio.CapacityLimiter(count)
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(partial(trio.to_thread.run_sync, in_thread, limiter=limiter))
+    overwrite_cached()
 
 
 def overwrite_cached() -> None:

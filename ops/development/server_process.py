@@ -27,6 +27,7 @@ from pathlib import Path
 READY_TIMEOUT = 60.0  # for a busy machine with a cold disk; otherwise one or two seconds suffice
 STOP_TIMEOUT = 60.0  # to drain a server under load, with the last checkpoint of the embedded Postgres
 _READY = re.compile(r"kubechronicle is ready at (?P<url>https://\S+?); try: kubectl --kubeconfig (?P<kubeconfig>\S+)")
+_NOT_READY = "The server serves, but is not ready yet"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _POLL = 0.02
 
@@ -154,8 +155,9 @@ class ServerProcess:
 
     # Life
 
-    def start(self, *, timeout: float = READY_TIMEOUT) -> ServerProcess:
-        """Wait for the ready line. Raises StartError. A restart uses the port of the first start."""
+    def start(self, *, timeout: float = READY_TIMEOUT, healthy: bool = True) -> ServerProcess:
+        """Wait for the ready line; if it is not ``healthy``, until it says that it serves without. Raises StartError. A
+        restart uses the port of the first start."""
         self.data_dir.parent.mkdir(parents=True, exist_ok=True)
         command = [*self.command(), "serve", "--data-dir", str(self.data_dir), "--secure-port", str(self._port)]
         lines: queue.Queue[str | None] = queue.Queue()
@@ -171,6 +173,8 @@ class ServerProcess:
                 start_new_session=True,  # keep a Ctrl-C for the tests from the server
             )
         threading.Thread(target=self._drain, args=(self._process, lines), daemon=True).start()
+        if not healthy:
+            return self._wait_serving(began + timeout)
         try:
             while (line := lines.get(timeout=max(0.0, began + timeout - time.monotonic()))) is not None:
                 if ready := _READY.search(line):
@@ -183,6 +187,13 @@ class ServerProcess:
         self.ready_after = time.monotonic() - began
         self.url, self.kubeconfig = ready["url"], Path(ready["kubeconfig"])
         self._port = int(self.url.rsplit(":", 1)[1])
+        return self
+
+    def _wait_serving(self, until: float) -> ServerProcess:
+        while _NOT_READY not in self.log.read_text(errors="replace"):
+            if time.monotonic() > until:
+                raise StartError(f"it does not say that it is not ready\n{self.tail()}")
+            time.sleep(_POLL)
         return self
 
     def _drain(self, process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:

@@ -11,7 +11,6 @@ The planner and the steps are those of `kubectl chronicle restore`, with the use
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -91,6 +90,8 @@ def digest(plan: Sequence[Step]) -> str:
         [step.action, step.key, [change.operation() for change in step.changes], step.problem, _uid(step)]
         for step in plan
     ]
+    import hashlib  # which other commands do not need
+
     return hashlib.sha256(orjson.dumps(steps, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

