@@ -190,7 +190,10 @@ PATH_FIELDS: Final = ("verbs", "nonResourceURLs")
 
 
 def _listed(rule: Mapping[str, Any], fields: Sequence[str]) -> Object:
-    return {name: list(rule[name]) for name in fields if rule.get(name)}
+    """Return these fields of a rule without copies, which would cause a garbage collection if they are many."""
+    if type(rule) is dict and rule.keys() <= set(fields) and all(rule.values()):
+        return rule
+    return {name: rule[name] for name in fields if rule.get(name)}
 
 
 # -- identities -------------------------------------------------------------------------------------------------------

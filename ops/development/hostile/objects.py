@@ -208,7 +208,7 @@ def dry_deletion(site: Site) -> str:
     return site.ask("DELETE", path, user=EDITOR, kept=1).status
 
 
-TABLE: Final = f"{_PROTOBUF};as=Table;g=meta.k8s.io;v=v1"
+TABLE: Final = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PROTOBUF: Final = _PROTOBUF
 
 
