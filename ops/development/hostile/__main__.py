@@ -33,6 +33,8 @@ LOOK: Final = 0.5
 """Seconds between two looks at that."""
 MOST_WAIT: Final = 20.0
 """Seconds to wait for that. A server that goes on is started again."""
+FIRST_WAIT: Final = 90.0
+"""The same after a start: a kube-apiserver makes its documents for some time."""
 PAGE: Final = reference.ROOT / "docs" / "security.md"
 
 
@@ -48,6 +50,7 @@ class Side:
         if self._site is None or not process_seconds(self._site.target.pid):
             self.close()
             self._site = self._open.enter_context(self._start())
+            rest(self._site, FIRST_WAIT)
         return self._site
 
     def close(self) -> None:
@@ -55,9 +58,9 @@ class Side:
         self._open.close()
 
 
-def rest(site: Site) -> bool:
-    """Wait until the server uses little CPU. Return False if it does not cease."""
-    until = time.monotonic() + MOST_WAIT
+def rest(site: Site, most: float = MOST_WAIT) -> bool:
+    """Wait until the server uses little CPU. Return False if it does not cease within so many seconds."""
+    until = time.monotonic() + most
     used = site.busy_seconds()
     while time.monotonic() < until:
         time.sleep(LOOK)

@@ -297,7 +297,8 @@ def test_the_order_of_long_lists_takes_linear_time() -> None:
         return time.thread_time() - start
 
     seconds(100)
-    assert min(seconds(4000) for _ in range(3)) < 3 * min(seconds(2000) for _ in range(3)) + 0.002
+    # Pairs, as the pace of a machine changes.
+    assert min(seconds(4000) / seconds(2000) for _ in range(5)) < 3
 
 
 @pytest.mark.parametrize(

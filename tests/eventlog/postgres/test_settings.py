@@ -123,6 +123,10 @@ class Setting:
             )
             psql(self._postgres, f"alter {whom} set {name} = {quoted}")
 
+    def disconnect(self) -> None:
+        """End all connections to the database."""
+        psql(self._postgres, f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{self.name}'")
+
     def drop(self) -> None:
         psql(self._postgres, f"alter role {ROLE} reset all")
         psql(self._postgres, f"drop database {self.name} with (force)")
@@ -253,7 +257,7 @@ async def test_a_read_only_database_serves_reads(
         async with open_postgres_log(setting.url, instance="test", direct_url=direct) as log, open_stack(log) as stack:
             await stack.appender.append(transaction(create("a")), deadline=trio.current_time() + 60)
             psql(postgres, f"alter database {setting.name} set default_transaction_read_only = on")
-            psql(postgres, f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{setting.name}'")
+            setting.disconnect()
             with trio.fail_after(60):
                 refused = await refusal(stack)
                 assert "25006" in str(refused)
@@ -262,13 +266,12 @@ async def test_a_read_only_database_serves_reads(
                 while not stack.tail.healthy:  # noqa: ASYNC110
                     await trio.sleep(0.05)  # no event tells it
                 psql(postgres, f"alter database {setting.name} reset default_transaction_read_only")
-                if mode != "direct":  # as RECONNECT in the console of PgBouncer, whose connections keep the setting
-                    psql(
-                        postgres,
-                        f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{setting.name}'",
-                    )
-                while stack.tail.availability.append_problem():  # noqa: ASYNC110
-                    await trio.sleep(0.05)
+                while stack.tail.availability.append_problem():
+                    if mode != "direct":  # as RECONNECT in the console of PgBouncer, whose connections keep the setting
+                        setting.disconnect()  # again, as one may just have been begun
+                    with trio.move_on_after(5):
+                        while stack.tail.availability.append_problem():  # noqa: ASYNC110
+                            await trio.sleep(0.05)
                 await stack.appender.append(transaction(create("c")), deadline=trio.current_time() + 60)
                 assert await stack.reads.wait() == 2
     finally:
