@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from time import perf_counter, thread_time
-from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 import trio
@@ -30,6 +30,7 @@ from kubechronicle.actors.external_answers import (
     MAX_QUESTIONS,
     TOO_MANY,
     NeedsExternalAnswer,
+    Outcome,
     deciding_again,
     recall_answer,
     remember_answer,
@@ -90,29 +91,17 @@ class NeedsThread(NeedsExternalAnswer):
         for _ in range(MAX_QUESTIONS):
             try:
                 await self._turn.begin(0)
-                outcome = _Outcome(await self._turn.run(0, self.judge), None)
+                outcome = Outcome(await self._turn.run(0, self.judge))
             except NeedsExternalAnswer as missing:  # an authorizer's
                 self._turn.pause()
                 await missing.resolve()
                 continue
             except Exception as error:  # raised again where the decision needs the value
-                outcome = _Outcome(None, error.with_traceback(None))
+                outcome = Outcome(error=error.with_traceback(None))
             break
         else:
-            outcome = _Outcome(None, status.internal_error(TOO_MANY))
+            outcome = Outcome(error=status.internal_error(TOO_MANY))
         remember_answer(self.key, outcome)
-
-
-class _Outcome(NamedTuple):
-    """The value, or the error, of a judgement."""
-
-    value: Any
-    error: Exception | None
-
-    def result(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.value
 
 
 def judge(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -126,7 +115,7 @@ def judge(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.ar
     again = deciding_again()
     place = _place(key, values) if again else None
     known = recall_answer(place) if again else None
-    if isinstance(known, _Outcome):
+    if isinstance(known, Outcome):
         return cast("T", known.result())
     try:
         with allowance:
@@ -138,7 +127,7 @@ def judge(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.ar
             missing.key = place or _place(key, values)
         raise
     if again:
-        remember_answer(place, _Outcome(value, None))
+        remember_answer(place, Outcome(value))
     return value
 
 
@@ -149,7 +138,7 @@ def judge_large(key: Hashable, values: Any, function: Callable[P, T], *arguments
         return function(*arguments, **named)
     place = _place(key, values)
     known = recall_answer(place)
-    if not isinstance(known, _Outcome):
+    if not isinstance(known, Outcome):
         missing = NeedsThread(allowance.turn)
         missing.judge, missing.key = partial(_bounded, partial(function, *arguments, **named)), place
         raise missing

@@ -25,7 +25,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 import trio
 
@@ -121,11 +121,8 @@ def in_steps(key: object, steps: Steps[T], *, long: bool) -> T:
     ``key``: of everything that the result depends on, unless it may be that of any moment of the decision.
     """
     known = recall_answer(key)
-    if isinstance(known, _Result):
-        if known.error is not None:
-            raise known.error
-        result: T = known.value
-        return result
+    if isinstance(known, Outcome):
+        return cast("T", known.result())
     if not long:
         return finish(steps)
     raise LongWork(key, steps)
@@ -140,11 +137,16 @@ def awaiting(decide: Callable[[], T]) -> Generator[NeedsExternalAnswer, None, T]
             yield missing
 
 
-class _Result(NamedTuple):
-    """The result of steps. ``error``: raised instead."""
+class Outcome(NamedTuple):
+    """The value of work that an attempt has left, or the error that it ended with."""
 
     value: Any = None
     error: Exception | None = None
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
 
 
 class LongWork(NeedsExternalAnswer):
@@ -156,10 +158,10 @@ class LongWork(NeedsExternalAnswer):
 
     async def resolve(self) -> None:
         try:
-            result = _Result(await Pauses().take(self._steps))
+            outcome = Outcome(await Pauses().take(self._steps))
         except Exception as error:
-            result = _Result(error=error.with_traceback(None))
-        remember_answer(self._key, result)
+            outcome = Outcome(error=error.with_traceback(None))
+        remember_answer(self._key, outcome)
 
 
 async def decide_with_answers(decide: Callable[[], T], missing: NeedsExternalAnswer | None = None) -> T:

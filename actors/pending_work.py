@@ -35,8 +35,8 @@ class Pending(NamedTuple):
     read: object = None
 
 
-class Attributes(Protocol):
-    """The part of a write that plugins change (admission/chain.py)."""
+class AdmittedWrite(Protocol):
+    """The part of a write's attributes (admission/chain.py) on which steps work."""
 
     @property
     def object(self) -> dict[str, Any] | None: ...
@@ -69,11 +69,11 @@ class _Admitted(NamedTuple):
     measured: Sequence[Any]
     error: Exception | None
 
-    def is_of(self, pending: Pending, attributes: Attributes) -> bool:
+    def is_of(self, pending: Pending, attributes: AdmittedWrite) -> bool:
         same = self.old is attributes.old and self.read == pending.read
         return same and self.object == attributes.object
 
-    def give_to(self, attributes: Attributes) -> None:
+    def give_to(self, attributes: AdmittedWrite) -> None:
         attributes.warnings.extend(self.warnings)
         attributes.annotations.update(self.annotations)
         attributes.companions.extend(self.companions)
@@ -82,7 +82,7 @@ class _Admitted(NamedTuple):
             raise self.error
 
 
-def take_at_once(pending: Pending, key: object, attributes: Attributes) -> None:
+def take_at_once(pending: Pending, key: object, attributes: AdmittedWrite) -> None:
     """Take the steps of a plugin, unless their result is known. LongAdmission: they are many."""
     known = recall_answer(key)
     if isinstance(known, _Admitted) and known.is_of(pending, attributes):
@@ -104,7 +104,7 @@ class LongAdmission(NeedsExternalAnswer):
         self,
         key: object,
         pending: Pending,
-        attributes: Attributes,
+        attributes: AdmittedWrite,
         lengths: tuple[int, int, int],
         annotations: Mapping[str, str],
     ) -> None:

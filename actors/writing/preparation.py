@@ -45,7 +45,6 @@ TERMINATING = "create not allowed while custom resource definition is terminatin
 MayCreate = Callable[[], None]
 """Authorize the creation of a missing object by an update or apply. Raises StatusError or NeedsExternalAnswer."""
 
-
 MakeObject = Callable[[], dict[str, Any]]
 """Return a fresh copy of the object to create, in the version of the request. Pure; may run in a thread."""
 

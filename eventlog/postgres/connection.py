@@ -304,14 +304,7 @@ async def connect(
         )
         for level, name, value in target.options:
             loop.set_socket_option(level, name, value)
-        if not pooled:
-            await connection.execute(settings.PIN)
-            with suppress(asyncpg.PostgresError):
-                await connection.execute(settings.CHECK_CLIENT)
-        row = await connection.fetchrow(settings.current(pooled=pooled))
-        if (wrong := settings.wrong_setting(tuple(row), pooled=pooled)) is not None:
-            source = await connection.fetchrow(settings.SOURCE, wrong[0])
-            raise settings.refusal(*wrong, dict(source), pooled=pooled)
+        await _settle_settings(connection, pooled=pooled)
         return connection
 
     def reopen() -> Awaitable[AsyncpgSession]:
@@ -342,6 +335,18 @@ async def connect(
                 translated.args = (f"{translated}; other hosts are no writable primary, or do not answer either",)
             raise translated from error
         raise
+
+
+async def _settle_settings(connection: asyncpg.Connection[Any], *, pooled: bool) -> None:
+    """Pin the settings that our SQL rests on, and check those that a pooler may keep. SetupError."""
+    if not pooled:
+        await connection.execute(settings.PIN)
+        with suppress(asyncpg.PostgresError):
+            await connection.execute(settings.CHECK_CLIENT)
+    row = await connection.fetchrow(settings.current(pooled=pooled))
+    if (wrong := settings.wrong_setting(tuple(row), pooled=pooled)) is not None:
+        source = await connection.fetchrow(settings.SOURCE, wrong[0])
+        raise settings.refusal(*wrong, dict(source), pooled=pooled)
 
 
 def _hosts(url: str) -> str:

@@ -58,6 +58,7 @@ from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
 from kubechronicle.ops.server.collectors.large_work import LargeWorkCollector
 from kubechronicle.ops.server.collectors.queues import QueueCollector
+from kubechronicle.ops.server.collectors.server_metrics import readings
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
 from kubechronicle.ops.server.databases.units import OtherDatabase, Storage, Unit, make_storage
@@ -68,7 +69,6 @@ from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts
 from kubechronicle.ops.server.own_objects import OwnObjects, own_objects
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.provision import create_namespace
-from kubechronicle.ops.server.server_metrics import readings
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators

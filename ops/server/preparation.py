@@ -1,4 +1,4 @@
-"""Preparation of a server: check the settings and their files, bring certificates and schema up to date, make a plan.
+"""Preparation of a server: bring certificates and schema up to date, and make a plan from the checked settings.
 
 Errors are OperatorErrors.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
-import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,22 +17,11 @@ import trio
 
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
-from kubechronicle.api.configuration.admission import PluginConfigurations
-from kubechronicle.api.configuration.admission_manifests import Manifests
-from kubechronicle.api.configuration.egress_selector import EgressSelection
-from kubechronicle.api.configuration.tracing import TracingConfiguration
-from kubechronicle.api.registry import runtime_config
-from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.postgres.session import ConnectionLost
-from kubechronicle.eventlog.postgres.setup.urls import parse as parse_url
-from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
-from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
-from kubechronicle.http.outgoing.image_reviews import ImageWebhook
-from kubechronicle.http.outgoing.kubeconfig import WebhookUsers
 from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, DialError
 from kubechronicle.http.proxying.kubelets import KubeletSettings
 from kubechronicle.http.wire.serve_config import ServeConfig
@@ -44,31 +32,19 @@ from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.admission import (
-    chosen_plugins,
     gates_on,
-    image_webhook,
-    manifests,
     manifests_enabled,
-    plugin_configurations,
-    warn_of_gates,
-    webhook_users,
 )
-from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan
-from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
-from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
-from kubechronicle.ops.server.databases.overrides import Override, overrides_of
-from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
+from kubechronicle.ops.server.inputs import Inputs
 from kubechronicle.ops.server.listening import transport
 from kubechronicle.ops.server.listening.addresses import Addresses, bracketed
-from kubechronicle.ops.server.outside.egress import egress_selections, warn_of_etcd
-from kubechronicle.ops.server.outside.tracing import tracing_configuration
+from kubechronicle.ops.server.outside.egress import warn_of_etcd
 from kubechronicle.ops.server.plan import Plan
-from kubechronicle.ops.server.retention import retention_policies
 from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.settings.shown import configuration, shown
-from kubechronicle.ops.shared_keys import FLAG, encryption_key, share_keys
+from kubechronicle.ops.shared_keys import encryption_key, share_keys
 from kubechronicle.ops.version import program_version
 
 log = logging.getLogger(__name__)
@@ -78,28 +54,6 @@ SHARE_OF_ENCODINGS: Final = 4
 """The cache of encodings may take one part of so many of the memory limit."""
 LOOK: Final = 0.5
 """Seconds between attempts to reach a database that takes no connections yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """Values from the settings and the files they name, checked before anything is started."""
-
-    authorization: AuthorizationPlan
-    controllers: frozenset[str]
-    admission_plugins: frozenset[str]
-    admission: PluginConfigurations
-    manifests: Mapping[str, tuple[Path, Manifests]]
-    webhook_users: Mapping[str, WebhookUsers]
-    image_webhook: ImageWebhook | None
-    egress: tuple[EgressSelection, ...] | None
-    tracing: TracingConfiguration | None
-    audit: AuditPlan | None
-    encryption: EncryptionPlan | None
-    reads: ReadsPlan | None
-    registry: Registry
-    addresses: Addresses
-    retention: tuple[RetentionPolicy, ...]
-    overrides: tuple[Override, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,48 +146,6 @@ async def patiently(attempt: Callable[[], Awaitable[T]], patience: float) -> T:
                 log.warning("Waiting for the database", extra={"seconds": patience, "err": str(error)})
                 logged = True
         await trio.sleep(LOOK)
-
-
-def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
-    """Check everything that can be checked without starting anything. Raise OperatorError."""
-    if settings.database_direct_url is not None and settings.database_url is None:
-        raise OperatorError("--database-direct-url: give the address of the pooler too, by --database-url")
-    if settings.history_database_url is not None and settings.database_url is None:
-        raise OperatorError("--history-database-url: give the primary too, by --database-url")
-    if settings.shared_keys_encryption_file is not None:
-        if settings.database_url is None:
-            raise OperatorError(f"{FLAG}: give --database-url too; an embedded database has one server")
-        encryption_key(settings.shared_keys_encryption_file)
-    _check_urls(settings)
-    _check_certificates(settings)
-    transport.tls_options(settings)
-    transport.named_certificates(settings)
-    transport.edge_settings(settings)
-    shown_metrics(settings)
-    warn_of_gates(settings)
-    authentication.check(settings)
-    service_account_keys.check(settings)
-    authorization = authorization_plan(settings)
-    admission_plugins = chosen_plugins(settings, authorization)
-    admission = plugin_configurations(settings, admission_plugins)
-    return Inputs(
-        authorization=authorization,
-        controllers=_controllers(settings),
-        admission_plugins=admission_plugins,
-        admission=admission,
-        manifests=manifests(admission),
-        webhook_users=webhook_users(admission),
-        image_webhook=image_webhook(admission),
-        egress=egress_selections(settings),
-        tracing=tracing_configuration(settings),
-        audit=audit_plan(settings),
-        encryption=encryption_plan(settings),
-        reads=reads_plan(settings),
-        registry=_registry(settings),
-        retention=retention_policies(settings),
-        addresses=addresses,
-        overrides=overrides_of(settings.database_url_overrides),
-    )
 
 
 def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccountIssuer) -> Plan:
@@ -366,76 +278,11 @@ def _proxy_client(settings: Settings, pki: Pki) -> tuple[Path, Path] | None:
     return pki.front_proxy_files if authentication.has_own_front_proxy(settings) else None
 
 
-def _controllers(settings: Settings) -> frozenset[str]:
-    try:
-        return frozenset(settings.controllers.chosen_from(CONTROLLERS, CONTROLLER_ALIASES))
-    except ValueError as error:
-        raise OperatorError(f"--controllers: {error}") from None
-
-
-def _registry(settings: Settings) -> Registry:
-    try:
-        return runtime_config.registry_for(dict(settings.runtime_config.pairs) if settings.runtime_config else {})
-    except ValueError as error:
-        raise OperatorError(f"--runtime-config: {error}") from None
-
-
 def _names(settings: Settings, own: Addresses) -> Names:
     service = settings.service_cluster_ip_range.networks[0][1]
     return serving_names(
         addresses=[settings.bind_address, own.advertised, service], external_hostname=settings.external_hostname
     )
-
-
-def _check_urls(settings: Settings) -> None:
-    """Check the parameters of the databases' URLs before anything is made. SetupError."""
-    for url in (settings.database_url, settings.database_direct_url, settings.history_database_url):
-        if url is not None:
-            parse_url(url)
-    for override in overrides_of(settings.database_url_overrides):
-        parse_url(override.url)
-
-
-def _check_certificates(settings: Settings) -> None:
-    """Check the operator's certificates and keys. Those in DATA_DIR/pki are checked by `Pki`."""
-    own = "--tls-cert-file, --tls-private-key-file"
-    if settings.cert_dir is not None and str(settings.tls_cert_file) == str(settings.cert_dir / "apiserver.crt"):
-        own = "--cert-dir"
-    for flags, certificate, key in (
-        (own, settings.tls_cert_file, settings.tls_private_key_file),
-        (
-            "--kubelet-client-certificate, --kubelet-client-key",
-            settings.kubelet_client_certificate,
-            settings.kubelet_client_key,
-        ),
-        (
-            "--proxy-client-cert-file, --proxy-client-key-file",
-            settings.proxy_client_cert_file,
-            settings.proxy_client_key_file,
-        ),
-    ):
-        if certificate is None or key is None:
-            continue
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=_reject_encrypted)
-        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            why = getattr(error, "reason", None) or error
-            raise OperatorError(
-                f"{flags}: {certificate} and {key} are no certificate (PEM) and its key: {why}"
-            ) from None
-    if (authority := settings.kubelet_certificate_authority) is not None:
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(authority)
-        except OSError as error:
-            why = getattr(error, "reason", None) or error
-            raise OperatorError(
-                f"--kubelet-certificate-authority: {authority} holds no certificates (PEM): {why}"
-            ) from None
-
-
-def _reject_encrypted() -> str:
-    """OpenSSL would ask the terminal for the password of an encrypted key, and wait."""
-    raise ValueError("the key is encrypted")
 
 
 def _short(path: Path) -> Path:

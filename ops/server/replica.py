@@ -107,12 +107,16 @@ async def run_server(
         # The modules for HTTP/2 and WebSockets. Imported in a thread, they do not delay the first requests.
         for module in ("http2.connection", "websocket.protocol"):
             await trio.to_thread.run_sync(importlib.import_module, f"kubechronicle.http.wire.{module}")
-        # The cycle collector was off until now (cli.py, worker.py). Loaded objects stay for good: they are frozen,
-        # because each pass over them takes a second.
-        gc.freeze()
-        sys.setswitchinterval(SWITCH_INTERVAL)
-        gc.set_threshold(*COLLECTOR_THRESHOLDS)
-        gc.enable()
+        collect_cycles()
+
+
+def collect_cycles() -> None:
+    """Begin to collect cycles, which was off until now (cli.py, worker.py). Loaded objects stay for good: they are
+    frozen, because each pass over them takes a second."""
+    gc.freeze()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    gc.enable()
 
 
 async def report_when_ready(problem: Callable[[], str], report: Callable[[], object]) -> None:

@@ -25,10 +25,11 @@ async def prepared(settings: Settings, failures: TaskFailures) -> AsyncGenerator
     """Check the inputs, then keep a migrated database, certificates and keys until the block is left."""
     addresses, inputs = find_addresses(settings), None
     if settings.database_url is None and not has_cluster(settings.data_dir):
-        from kubechronicle.ops.server.preparation import check_inputs
+        from kubechronicle.ops.server.inputs import check_inputs
 
         inputs = check_inputs(settings, addresses)  # before a cluster is made, which takes a second and stays
     async with server_database(settings, failures) as database:
-        from kubechronicle.ops.server.preparation import check_inputs, prepare
+        from kubechronicle.ops.server.inputs import check_inputs
+        from kubechronicle.ops.server.preparation import prepare
 
         yield await prepare(settings, inputs or check_inputs(settings, addresses), database)

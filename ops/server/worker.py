@@ -25,7 +25,8 @@ from kubechronicle.ops.pki import Pki
 from kubechronicle.ops.postgres.cluster import socket_url
 from kubechronicle.ops.reporting import REPORTED_ERRORS, report_error
 from kubechronicle.ops.server import service_account_keys
-from kubechronicle.ops.server.preparation import check_inputs, make_plan
+from kubechronicle.ops.server.inputs import check_inputs
+from kubechronicle.ops.server.preparation import make_plan
 from kubechronicle.ops.server.replica import run_server
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.worker_messages import (

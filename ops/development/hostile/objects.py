@@ -112,7 +112,7 @@ def review_of_groups(site: Site) -> str:
     return site.ask("POST", path, {**body, "metadata": {"namespace": TENANT}}, user=ALICE).status
 
 
-# What each write of a namespace is checked against
+# Objects on which each write of a namespace depends
 
 
 LIMITS: Final = 1000
