@@ -6,7 +6,8 @@ allocated, which writes over them, until an allocator asks the kernel for more; 
     blocks up to 512 bytes    Python's allocator, in size classes of 16 bytes, in arenas of 1 MiB
     larger ones, and C's      malloc, of which the process has one arena (``use_one_arena``)
 
-This runs in a thread, and the event loop beside it. Then the loop and all idle worker threads overwrite the few blocks
+Before that, the unused parts of blocks in use are overwritten (unused_parts.py). This runs in a thread, and the event
+loop beside it. Then the loop and all idle worker threads overwrite the few blocks
 that malloc has cached for each. A busy one, and what a request of the moment frees later, is left: it is all repeated.
 Only glibc's malloc is overwritten.
 """
@@ -18,8 +19,9 @@ import ctypes
 import gc
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +29,7 @@ import orjson
 import trio
 
 from kubechronicle.api.values.caches import CACHES
+from kubechronicle.ops import unused_parts
 
 _STEP: Final = 16
 _LARGEST: Final = 512
@@ -80,6 +83,15 @@ class FreeMemory:
 
     def __init__(self) -> None:
         self._wanted = trio.Event()
+        self._frozen: list[Any] = []
+
+    def freeze(self) -> None:
+        """Let the cycle collector pass over all objects of now, for good (``gc.freeze``).
+
+        To be called before the first request: cycles of garbage are never collected from then on.
+        """
+        self._frozen = unused_parts.containers()
+        gc.freeze()
 
     def wanted(self) -> None:
         """Let it begin soon."""
@@ -94,14 +106,19 @@ class FreeMemory:
                 with trio.move_on_after(pause):
                     await self._wanted.wait()
                 CACHES.forget_all()  # requests of that time may have added to them since
-                await trio.to_thread.run_sync(overwrite)
+                await trio.to_thread.run_sync(overwrite, self._frozen)
                 await _overwrite_caches()
 
 
-def overwrite() -> None:
-    """Overwrite all free memory but what is cached for other threads: some 100 ms of CPU time."""
+def overwrite(frozen: Iterable[Any] = ()) -> None:
+    """Overwrite all free memory but what is cached for other threads: some 100 ms of CPU time.
+
+    ``frozen``: containers that the collector does not know any more.
+    """
     gc.collect()
     _evict_keys()
+    unused_parts.overwrite_unused_parts(chain(frozen, unused_parts.containers()))
+    unused_parts.overwrite_rests_of_pools()
     _fill_python()
     libc = _glibc()
     if libc is not None:

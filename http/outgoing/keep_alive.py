@@ -117,6 +117,10 @@ class _Answer:
     def received(self) -> Received:
         return Received(self.status, self.headers, bytes(self.body))
 
+    def end(self) -> None:
+        """Let go of the parser, which refers to this object: so the body is freed at once, not by the collector."""
+        del self._parser
+
     def ends_with_connection(self) -> bool:
         """Tell whether the end of the connection ends the body (RFC 9112 §6.3)."""
         return bool(self.status) and not self.headers.keys() & {"content-length", "transfer-encoding"}
@@ -214,20 +218,22 @@ class KeepAlive:
         if known is not None:
             return known, True
         answer, first = _Answer(limit), data
-        while True:
-            if not data:
-                if answer.ends_with_connection():
-                    return answer.received(), False
-                raise BadAnswer("unexpected EOF" if first else DISCONNECTED, broken=True)
-            answer.feed(data)
-            if answer.complete:
-                break
-            data = await stream.receive_some()
-        if not answer.is_kept():
-            return answer.received(), False
-        if data is first:
-            self._heads.note(data, answer)
-        return answer.received(), True
+        try:
+            while not answer.complete:
+                if not data:
+                    if answer.ends_with_connection():
+                        return answer.received(), False
+                    raise BadAnswer("unexpected EOF" if first else DISCONNECTED, broken=True)
+                answer.feed(data)
+                if not answer.complete:
+                    data = await stream.receive_some()
+            if not answer.is_kept():
+                return answer.received(), False
+            if data is first:
+                self._heads.note(data, answer)
+            return answer.received(), True
+        finally:
+            answer.end()
 
     def _keep(self, stream: TLSStream) -> None:
         """Keep a connection. Those of a burst that nobody has needed since are closed, the oldest first."""

@@ -86,6 +86,7 @@ async def run_server(
         for difference in await differences(plan.database_direct_url or database_url, plan.overrides):
             log.warning("--database-url-overrides: %s", difference)
         encryption = Encryption(plan.encryption, server=plan.server)
+        freed = FreeMemory()
         up = trio.Event()
         nursery.start_soon(partial(keep_running, "encryption", encryption.run, failures, up=up))
         await up.wait()
@@ -93,13 +94,14 @@ async def run_server(
         guard = plain(LayoutGuard(layout, assembly.views).run)
         nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
         logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
-        nursery.start_soon(Tasks([*background, *_tasks(assembly, logs, plan)], failures).run)
+        nursery.start_soon(Tasks([*background, *_tasks(assembly, logs, plan, freed)], failures).run)
         registry = assembly.application.metrics.registry
         registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
         registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
         if revision_log.standby is not None:
             registry.register(StandbyCollector(revision_log.standby))
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
+        collect_cycles(freed)
         shutdown.assembly = assembly
         report_serving()
         reporting = plain(partial(report_when_ready, assembly.application.health.problem, report_ready))
@@ -107,13 +109,12 @@ async def run_server(
         # The modules for HTTP/2 and WebSockets. Imported in a thread, they do not delay the first requests.
         for module in ("http2.connection", "websocket.protocol"):
             await trio.to_thread.run_sync(importlib.import_module, f"kubechronicle.http.wire.{module}")
-        collect_cycles()
 
 
-def collect_cycles() -> None:
+def collect_cycles(freed: FreeMemory) -> None:
     """Begin to collect cycles, which was off until now (cli.py, worker.py). Loaded objects stay for good: they are
     frozen, because each pass over them takes a second."""
-    gc.freeze()
+    freed.freeze()
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
     gc.enable()
@@ -130,9 +131,8 @@ async def report_when_ready(problem: Callable[[], str], report: Callable[[], obj
     report()
 
 
-def _tasks(assembly: Assembly, logs: Mapping[str, PostgresLog], plan: Plan) -> list[ChildSpec]:
+def _tasks(assembly: Assembly, logs: Mapping[str, PostgresLog], plan: Plan, freed: FreeMemory) -> list[ChildSpec]:
     """Return the tasks of a server on Postgres beside its tree. ``logs``: the main one first."""
-    freed = FreeMemory()
     for unit in assembly.storage.every:
         unit.views.on_erased(freed.wanted)
     tasks = [ChildSpec(name="free-memory", run=plain(freed.run))]

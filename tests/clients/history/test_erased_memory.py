@@ -34,7 +34,7 @@ kind: Policy
 rules:
 - {level: RequestResponse, resources: [{group: ""}, {group: example.com}]}
 """
-UNUSED = 2
+UNUSED = 0
 """Places in blocks that had been allocated again before the erasure, and not been filled (docs/erasure.md)."""
 GRACE = 60.0  # seconds: the server overwrites its memory four times in the first 22
 
