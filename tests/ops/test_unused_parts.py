@@ -67,7 +67,7 @@ def test_the_parts_around_the_items_of_a_deque_are_overwritten(count: int, turn:
 
 
 def test_the_part_of_a_list_that_changes_meanwhile_is_left() -> None:
-    """What another thread has put into a list after its fields were read is not overwritten."""
+    """An item that another thread adds after the fields were read is not overwritten."""
     grown = [0, 1, 2]
     grown.append(3)
 
