@@ -7,7 +7,7 @@ DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
 AREAS ?=
 
-.PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential hostile fuzz kills robustness bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential kinds hostile fuzz kills robustness bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -63,6 +63,11 @@ conformance: install-test
 # Send generated requests to a real kube-apiserver v1.36, built into .cache/reference, and to this server; compare answers.
 differential: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.differential --recorded $(CONFORMANCE) $(ARGS)
+
+# Write the facts of a Kubernetes release into api/kinds, from its Go modules. ARGS=--check compares.
+KUBERNETES ?= v1.36.3
+kinds: install-test
+	@.venv/bin/python -m kubechronicle.ops.development.kinds $(KUBERNETES) $(ARGS)
 
 # Attack this server and a real kube-apiserver v1.36 in turns, and write the longest silences into docs/security.md. Fails
 # if an attack holds the event loop for 100 ms of CPU. ARGS='--only RE2 HTTP/2' sends some of the attacks.

@@ -279,10 +279,10 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _version(arguments: argparse.Namespace) -> int:
-    from kubechronicle.api.registry.kubernetes_version import KUBERNETES_MAJOR, KUBERNETES_MINOR
+    from kubechronicle.api.features.versions import PROGRAM
     from kubechronicle.ops.version import version_line
 
-    terminal.stdout().line(version_line(f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}"))
+    terminal.stdout().line(version_line(f"v{PROGRAM}"))
     return OK
 
 

@@ -30,5 +30,5 @@ def test_the_versions_that_are_missing() -> None:
 
 
 def test_the_gates_that_have_a_switch() -> None:
-    assert {"ManifestBasedAdmissionControlConfig"} == feature_gates.BUILT
+    assert {"ManifestBasedAdmissionControlConfig"} == feature_gates.WITH_EFFECT
     assert "ManifestBasedAdmissionControlConfig" in section()

@@ -24,6 +24,7 @@ from kubechronicle.actors.admission.chain import (
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
+from kubechronicle.api.values.numbers import TRUE_WORDS
 from kubechronicle.api.values.objects import Object
 
 SERVICE_ACCOUNTS: Final = "serviceaccounts"
@@ -35,8 +36,6 @@ MOUNT_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 # An hour and seven seconds. The seven seconds identify tokens of pods that requested no lifetime.
 TOKEN_SECONDS: Final = 3607
 ROOT_CA: Final = "kube-root-ca.crt"
-# Spellings of true in Go's ParseBool.
-TRUE_WORDS: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 
 class ServiceAccount(AdmissionPlugin):

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from kubechronicle.api.registry.kubernetes_version import KUBERNETES_MAJOR, KUBERNETES_MINOR
+from kubechronicle.api.features.versions import DEFAULT, PROGRAM, EffectiveVersion
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
 from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.steps import Steps
@@ -24,7 +24,6 @@ Versions = Mapping[str, Sequence[str]]
 """The versions of each group, the preferred one first."""
 
 KUBERNETES_PATCH: Final = "2"
-OLDEST_COMPATIBLE_MINOR: Final = "35"
 
 AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 _NOT_WHILE_TERMINATING: Final = frozenset(("create", "patch", "update"))
@@ -226,24 +225,29 @@ def root_paths(registry: Registry, others: Collection[str]) -> Document:
 
 def git_version(program_version: str) -> str:
     """Return the Kubernetes version as a semantic version that names this program in its build part."""
-    return f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}.{KUBERNETES_PATCH}+kubechronicle-{program_version}"
+    return f"v{PROGRAM}.{KUBERNETES_PATCH}+kubechronicle-{program_version}"
 
 
 _PLATFORMS: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def version_info(
-    program_version: str, *, commit: str = "", tree_state: str = "clean", build_date: str = ""
+    program_version: str,
+    versions: EffectiveVersion = DEFAULT,
+    *,
+    commit: str = "",
+    tree_state: str = "clean",
+    build_date: str = "",
 ) -> Document:
     """Return the document of /version. ``compiler`` and ``goVersion`` name the actual runtime."""
     machine = platform.machine()
     return {
-        "major": KUBERNETES_MAJOR,
-        "minor": KUBERNETES_MINOR,
-        "emulationMajor": KUBERNETES_MAJOR,
-        "emulationMinor": KUBERNETES_MINOR,
-        "minCompatibilityMajor": KUBERNETES_MAJOR,
-        "minCompatibilityMinor": OLDEST_COMPATIBLE_MINOR,
+        "major": str(versions.binary.major),
+        "minor": str(versions.binary.minor),
+        "emulationMajor": str(versions.emulation.major),
+        "emulationMinor": str(versions.emulation.minor),
+        "minCompatibilityMajor": str(versions.compatibility.major),
+        "minCompatibilityMinor": str(versions.compatibility.minor),
         "gitVersion": git_version(program_version),
         "gitCommit": commit,
         "gitTreeState": tree_state,

@@ -270,6 +270,17 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 NOT_BY_DEFAULT: Final = frozenset((("storagemigration.k8s.io", "v1beta1"),))
 """The (group, version) of beta types, which are served only if --runtime-config enables them."""
 
+INTRODUCED: Final[Mapping[tuple[str, str, str], int]] = {
+    **{("admissionregistration.k8s.io", "v1", name): 36
+       for name in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")},
+    **{("resource.k8s.io", "v1", name): 34
+       for name in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")},
+    ("storage.k8s.io", "v1", "volumeattributesclasses"): 34,
+    ("storagemigration.k8s.io", "v1beta1", "storageversionmigrations"): 35,
+}  # fmt: skip
+"""(group, version, plural) -> the minor version of Kubernetes 1 that introduced it, if an older one can be emulated.
+Source: the life cycle of each type in k8s.io/api."""
+
 DEPRECATED: Final[Mapping[tuple[str, str, str], str]] = {
     ("", "v1", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
     ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",

@@ -7,6 +7,7 @@ that does not exist is rejected as well. In any order of the text, later rules o
     2. api/all, then api/ga, api/beta, api/alpha     all versions of that kind
     3. GROUP/VERSION (v1 for the core group)         one version
     4. GROUP/VERSION/RESOURCE                        one resource of it, in a served or unserved version
+    5. a type that is newer than the emulated version is not served, unless one of the two settings of emulation says so
 
 Unserved types are still stored, decoded and converted: they only have no path.
 """
@@ -14,12 +15,22 @@ Unserved types are still stored, decoded and converted: they only have no path.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from kubechronicle.api.errors.field_errors import go_quote
-from kubechronicle.api.registry.registry import Registry, ResourceType, builtin_registry, known_registry, serving
-from kubechronicle.api.registry.resources import NOT_BY_DEFAULT
+from kubechronicle.api.features.versions import PROGRAM, Release
+from kubechronicle.api.registry.registry import (
+    Registry,
+    ResourceType,
+    builtin_registry,
+    known_registry,
+    serving,
+    version_priority,
+)
+from kubechronicle.api.registry.resources import INTRODUCED, NOT_BY_DEFAULT
+from kubechronicle.api.values.numbers import parse_bool
 
 _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "api/all": re.compile(r".*"),
@@ -27,8 +38,7 @@ _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "api/beta": re.compile(r"v\d+beta\d+", re.ASCII),
     "api/alpha": re.compile(r"v\d+alpha\d+", re.ASCII),
 }
-_TRUE: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
-_FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+_CONSIDER: Final = "Consider setting --runtime-config-emulation-forward-compatible=true"
 
 
 def parse(text: str) -> dict[str, str]:
@@ -41,9 +51,21 @@ def parse(text: str) -> dict[str, str]:
     return pairs
 
 
-def registry_for(pairs: Mapping[str, str]) -> Registry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emulation:
+    """The emulated version. ``forward``: types that it has are served in their newer versions, too.
+
+    ``enables``: versions and resources that --runtime-config names are served even if they are newer.
+    """
+
+    release: Release = PROGRAM
+    forward: bool = False
+    enables: bool = False
+
+
+def registry_for(pairs: Mapping[str, str], emulation: Emulation = Emulation()) -> Registry:
     """Return the registry that the pairs describe. ValueError with one line if they are not valid."""
-    if not pairs:
+    if not pairs and emulation.release == PROGRAM:
         return builtin_registry()
     if dict(pairs) == {"api/all": "false"}:
         raise ValueError("invalid key with only api/all=false")
@@ -62,7 +84,54 @@ def registry_for(pairs: Mapping[str, str]) -> Registry:
             if key not in _PATTERNS and len(parts := _parts(key)) == length:
                 found = _named(known, key, parts)
                 served = served | found if _is_true(key, value) else served - found
-    return serving(served)
+    if emulation.forward:
+        served |= _newer(served, known)
+    return serving(served - set(_too_new(served, pairs, emulation)))
+
+
+def _newer(served: Collection[ResourceType], known: Collection[ResourceType]) -> set[ResourceType]:
+    """Return the types of newer versions of a group than one that is served, alpha versions apart."""
+    oldest: dict[str, str] = {}
+    for rt in served:
+        if not _PATTERNS["api/alpha"].fullmatch(rt.version):
+            oldest[rt.group] = max(rt.version, oldest.get(rt.group, rt.version), key=version_priority)
+    return {
+        rt for rt in known if rt.group in oldest and version_priority(rt.version) < version_priority(oldest[rt.group])
+    }
+
+
+def _too_new(
+    served: Collection[ResourceType], pairs: Mapping[str, str], emulation: Emulation
+) -> Iterator[ResourceType]:
+    """Yield the served types that the emulated version does not have. ValueError if one of them is named in ``pairs``.
+
+    Older versions of a resource come first, as an older one that is served lets a newer one be served (``forward``).
+    """
+    named = {_parts(key) for key, value in pairs.items() if key not in _PATTERNS and _is_true(key, value)}
+    kept: set[tuple[str, str]] = set()
+    whole: dict[tuple[str, str], bool] = {}
+    for rt in sorted(served, key=lambda rt: version_priority(rt.version), reverse=True):
+        path = (rt.group, rt.version, rt.plural)
+        introduced = Release(PROGRAM.major, INTRODUCED.get(path, 0))
+        new = introduced > emulation.release and not (emulation.forward and (rt.group, rt.plural) in kept)
+        if new and not (emulation.enables and (path in named or path[:2] in named)):
+            if path in named:
+                raise ValueError(
+                    f"cannot enable resource {rt.api_version}, Resource={rt.plural} in runtime-config because it is "
+                    f"introduced at {introduced} after the current version {emulation.release}. {_CONSIDER}"
+                )
+            whole.setdefault(path[:2], True)
+            yield rt
+        else:
+            whole[path[:2]] = False
+            if not _PATTERNS["api/alpha"].fullmatch(rt.version):
+                kept.add((rt.group, rt.plural))
+    for (group, version), gone in whole.items():
+        if gone and (group, version) in named:
+            raise ValueError(
+                f"cannot enable version {group}/{version} in runtime-config because all the resources have been "
+                f"introduced after the current version {emulation.release}. {_CONSIDER}"
+            )
 
 
 def _parts(key: str) -> tuple[str, ...]:
@@ -99,9 +168,7 @@ def _named(known: tuple[ResourceType, ...], key: str, parts: tuple[str, ...]) ->
 
 
 def _is_true(key: str, value: str) -> bool:
-    if value in _TRUE or not value:
-        return True
-    if value in _FALSE:
-        return False
-    why = f"strconv.ParseBool: parsing {go_quote(value)}: invalid syntax"
-    raise ValueError(f"invalid value of {key}: {value}, err: {why}")
+    try:
+        return not value or parse_bool(value)
+    except ValueError as error:
+        raise ValueError(f"invalid value of {key}: {value}, err: {error}") from None

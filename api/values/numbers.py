@@ -1,7 +1,8 @@
-"""Whole numbers in JSON: Go writes 1.0 as 1, and orjson writes integers of at most 64 bits."""
+"""Numbers and booleans as Go reads and writes them: it writes 1.0 as 1; orjson writes integers of at most 64 bits."""
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 _LEAST: Final = -(2**63)
@@ -20,3 +21,14 @@ def whole(value: Any) -> Any:
     (1, 10000000000000000000, 1e+20, 0.5)
     """
     return int(value) if value.__class__ is float and value.is_integer() and is_writable(value) else value
+
+
+TRUE_WORDS: Final = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+FALSE_WORDS: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+
+def parse_bool(text: str) -> bool:
+    """Return the value of a boolean's text. ValueError with the words of Go's strconv.ParseBool for another text."""
+    if text not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError(f"strconv.ParseBool: parsing {json.dumps(text, ensure_ascii=False)}: invalid syntax")
+    return text in TRUE_WORDS

@@ -21,7 +21,6 @@ from kubechronicle.ops.errors import OperatorError
 
 MINOR: Final = "1.36"
 KUBERNETES: Final = "v1.36.3"
-STAGING: Final = "v0.36.3"
 KWOK: Final = "v0.8.0"
 GO: Final = (1, 26)
 """The oldest Go that compiles them."""
@@ -142,10 +141,11 @@ def _is_new_enough(go: str) -> bool:
     return version is not None and (int(version[1]), int(version[2])) >= GO
 
 
-def kubernetes_module(go: str, folder: Path) -> str:
+def kubernetes_module(go: str, folder: Path, release: str = KUBERNETES) -> str:
     """Return a go.mod that requires k8s.io/kubernetes. It replaces libraries by its own folders, so a user must name
-    their versions."""
-    shown = _run([go, "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}"], folder)
+    their versions: v0.36.3 of the release v1.36.3."""
+    staging = f"v0{release.removeprefix('v1')}"
+    shown = _run([go, "mod", "download", "-json", f"k8s.io/kubernetes@{release}"], folder)
     text = (Path(json.loads(shown)["Dir"]) / "go.mod").read_text()
     staged = re.findall(r"^\s*(?:replace )?(k8s\.io/\S+) => \./staging", text, re.MULTILINE)
     if not staged:
@@ -153,8 +153,8 @@ def kubernetes_module(go: str, folder: Path) -> str:
     go_version = re.search(r"^go \S+$", text, re.MULTILINE)
     return "\n".join([
         "module programs", "", go_version[0] if go_version else f"go {GO[0]}.{GO[1]}.0", "",
-        f"require k8s.io/kubernetes {KUBERNETES}", "",
-        "replace (", *(f"\t{name} => {name} {STAGING}" for name in staged), ")", "",
+        f"require k8s.io/kubernetes {release}", "",
+        "replace (", *(f"\t{name} => {name} {staging}" for name in staged), ")", "",
     ])  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from kubechronicle.http.outgoing.image_reviews import ImageWebhook
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, WebhookUsers, read_kubeconfig, read_webhook_users
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.admission_manifests import load_directory
-from kubechronicle.ops.settings import feature_gates
+from kubechronicle.ops.settings.feature_gates import feature_gates
 from kubechronicle.ops.settings.settings import Settings
 
 FLAG: Final = "--admission-control-config-file"
@@ -71,7 +71,7 @@ def plugin_configurations(settings: Settings, enabled: frozenset[str]) -> Plugin
         if given and name in enabled and name not in (*_READERS, *WEBHOOKS, *POLICIES):
             raise OperatorError(f"{FLAG}: {file}: this server has no configuration for the plugin {name}; remove it")
     values: dict[str, Any] = {}
-    for name, read in _readers(manifests=manifests_enabled(settings)).items():
+    for name, read in _readers(manifests=feature_gates(settings).enabled(webhook_admission.GATE)).items():
         if name in enabled:
             values |= _configured(name, read, listed.get(name), file)
     asked: dict[str, WebhookAdmission] = {name: values.pop(name) for name in WEBHOOKS if name in values}
@@ -84,29 +84,6 @@ def plugin_configurations(settings: Settings, enabled: frozenset[str]) -> Plugin
         not_ready_seconds=settings.default_not_ready_toleration_seconds,
         unreachable_seconds=settings.default_unreachable_toleration_seconds,
     )
-
-
-def manifests_enabled(settings: Settings) -> bool:
-    """Tell whether the feature gate of manifests is on. Raises OperatorError for gates that cannot be set so."""
-    return webhook_admission.GATE in gates_on(settings)
-
-
-def gates_on(settings: Settings) -> frozenset[str]:
-    """Return the feature gates that are on although they are off by default. Raises OperatorError."""
-    return _gates(settings)[0]
-
-
-def warn_of_gates(settings: Settings) -> None:
-    """Log the feature gates that change nothing here."""
-    for warning in _gates(settings)[1]:
-        log.warning(warning)
-
-
-def _gates(settings: Settings) -> tuple[frozenset[str], list[str]]:
-    try:
-        return feature_gates.enabled(settings.feature_gates.pairs if settings.feature_gates else ())
-    except ValueError as error:
-        raise OperatorError(f"--feature-gates: {error}") from None
 
 
 def manifests(configurations: PluginConfigurations) -> Mapping[str, tuple[Path, Manifests]]:

@@ -322,7 +322,9 @@ def _register_metrics(assembly: Assembly, parts: _Parts, more: Iterable[Collecto
     metrics.add_readings(lambda: readings(assembly))
     if parts.jwt is not None:
         parts.jwt.register(metrics.registry)
-    process.register(metrics.registry, discovery.version_info(plan.http.server_version), plan.feature_gates)
+    process.register(
+        metrics.registry, discovery.version_info(plan.http.server_version, plan.features.versions), plan.features
+    )
     allocators = (parts.services.metrics, own.cluster_ips.metrics, own.node_ports.metrics)
     collectors: list[Collector] = [
         *more,

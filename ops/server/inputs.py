@@ -14,6 +14,8 @@ from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.configuration.egress_selector import EgressSelection
 from kubechronicle.api.configuration.tracing import TracingConfiguration
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import Release
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.setup.urls import parse as parse_url
@@ -28,7 +30,6 @@ from kubechronicle.ops.server.admission import (
     image_webhook,
     manifests,
     plugin_configurations,
-    warn_of_gates,
     webhook_users,
 )
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan
@@ -42,6 +43,7 @@ from kubechronicle.ops.server.listening.addresses import Addresses
 from kubechronicle.ops.server.outside.egress import egress_selections
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.retention import retention_policies
+from kubechronicle.ops.settings.feature_gates import feature_gates, warn_of_gates
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.shared_keys import FLAG, encryption_key
 
@@ -62,6 +64,7 @@ class Inputs:
     audit: AuditPlan | None
     encryption: EncryptionPlan | None
     reads: ReadsPlan | None
+    features: FeatureGates
     registry: Registry
     addresses: Addresses
     retention: tuple[RetentionPolicy, ...]
@@ -84,7 +87,8 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     transport.named_certificates(settings)
     transport.edge_settings(settings)
     shown_metrics(settings)
-    warn_of_gates(settings)
+    features = feature_gates(settings)
+    warn_of_gates(settings, features)
     authentication.check(settings)
     service_account_keys.check(settings)
     authorization = authorization_plan(settings)
@@ -103,7 +107,8 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         audit=audit_plan(settings),
         encryption=encryption_plan(settings),
         reads=reads_plan(settings),
-        registry=_registry(settings),
+        features=features,
+        registry=_registry(settings, features.versions.emulation),
         retention=retention_policies(settings),
         addresses=addresses,
         overrides=overrides_of(settings.database_url_overrides),
@@ -117,9 +122,16 @@ def _controllers(settings: Settings) -> frozenset[str]:
         raise OperatorError(f"--controllers: {error}") from None
 
 
-def _registry(settings: Settings) -> Registry:
+def _registry(settings: Settings, release: Release) -> Registry:
+    emulation = runtime_config.Emulation(
+        release=release,
+        forward=settings.emulation_forward_compatible,
+        enables=settings.runtime_config_emulation_forward_compatible,
+    )
     try:
-        return runtime_config.registry_for(dict(settings.runtime_config.pairs) if settings.runtime_config else {})
+        return runtime_config.registry_for(
+            dict(settings.runtime_config.pairs) if settings.runtime_config else {}, emulation
+        )
     except ValueError as error:
         raise OperatorError(f"--runtime-config: {error}") from None
 

@@ -19,6 +19,7 @@ from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.configuration.egress_selector import EgressSelection
 from kubechronicle.api.configuration.tracing import TracingConfiguration
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.registry.registry import Registry, builtin_registry
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, RetentionPolicy
@@ -113,8 +114,7 @@ class Plan:
     """Keep the address of this server in the endpoints of the Service `kubernetes`."""
     service_node_port: int = 0
     """The node port of a new Service `kubernetes`; 0: none."""
-    feature_gates: frozenset[str] = frozenset()
-    """The gates that are on although they are off by default."""
+    features: FeatureGates = field(default_factory=FeatureGates)
     allow_privileged: bool = True
     event_ttl: int = 3600
     """Seconds that an Event is kept; 0: for ever."""

@@ -17,6 +17,7 @@ import trio
 
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
+from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.postgres.session import ConnectionLost
@@ -31,10 +32,6 @@ from kubechronicle.ops.memory_limit import memory_limit
 from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
-from kubechronicle.ops.server.admission import (
-    gates_on,
-    manifests_enabled,
-)
 from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
 from kubechronicle.ops.server.inputs import Inputs
 from kubechronicle.ops.server.listening import transport
@@ -163,7 +160,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
             ranges=tuple(map(str, settings.service_cluster_ip_range.networks)),
             node_ports=settings.service_node_port_range.ports,
         ),
-        http=_http(settings, addresses, pki),
+        http=_http(settings, inputs, pki),
         authenticators=access.authenticators,
         static_tokens=access.static_tokens,
         token_webhook=access.token_webhook,
@@ -179,13 +176,13 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         admission_plugins=inputs.admission_plugins,
         admission=inputs.admission,
         manifests=inputs.manifests,
-        static_names=manifests_enabled(settings),
+        static_names=inputs.features.enabled(webhook_admission.GATE),
         webhook_users=inputs.webhook_users,
         image_webhook=inputs.image_webhook,
         egress=inputs.egress or (),
         tracing=inputs.tracing,
         audit=inputs.audit,
-        feature_gates=gates_on(settings),
+        features=inputs.features,
         encryption=inputs.encryption,
         reads=inputs.reads,
         registry=inputs.registry,
@@ -220,10 +217,12 @@ def _listen(settings: Settings, addresses: Addresses, pki: Pki, client_cas: Iter
     )
 
 
-def _http(settings: Settings, addresses: Addresses, pki: Pki) -> HttpSettings:
+def _http(settings: Settings, inputs: Inputs, pki: Pki) -> HttpSettings:
+    addresses = inputs.addresses
     return HttpSettings(
         server_address=f"{bracketed(addresses.advertised)}:{addresses.port}",
         server_version=program_version(),
+        versions=inputs.features.versions,
         request_timeout=settings.request_timeout,
         min_request_timeout=settings.min_request_timeout,
         max_requests_inflight=settings.max_requests_inflight,

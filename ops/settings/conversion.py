@@ -15,6 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
+from kubechronicle.api.values.numbers import FALSE_WORDS, TRUE_WORDS
 from kubechronicle.ops.settings import types
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ MOST_WORKERS = 64
 LONGEST_EVENT_TTL = 290 * 365 * 86400.0  # a Go duration holds little more
 SHORTEST_IPV6_PREFIX = 64  # of a range of cluster IPs (KEP-1880)
 FEWEST_SERVICE_ADDRESSES = 8  # of a range of cluster IPs; kube-apiserver's
-TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-FALSE_WORDS = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 SCHEMES = ("postgres", "postgresql")
 
 

@@ -144,6 +144,10 @@ class Settings:
     service_node_port_range: types.PortRange
     runtime_config: types.Pairs | None
     feature_gates: types.Pairs | None
+    emulated_version: tuple[types.Name, ...] | None
+    min_compatibility_version: tuple[types.Name, ...] | None
+    emulation_forward_compatible: bool
+    runtime_config_emulation_forward_compatible: bool
     history_retention: types.SeparatePairs | None
     history_retention_file: types.ReadableFile | None
     history_archive: types.Directory | None

@@ -46,6 +46,7 @@ ALLOWED = {
     "api.codecs.wire.table._table": NO_ARGUMENT,
     "api.codecs.wire.table.message_named": BY_NAME,
     "api.configuration.structuring.converter": "by a flag",
+    "api.features.gates.gates_of": "by releases of which the package has a table",
     "api.configuration.structuring.fields_of": BY_TYPE,
     "api.openapi.published._by_field": "by tables of the program",
     "api.openapi.v3._makers": NO_ARGUMENT,

@@ -1,4 +1,4 @@
-"""The metric of the feature gates: kubernetes_feature_enabled, with v1.36's stages."""
+"""The metric of the feature gates: kubernetes_feature_enabled."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.ops.settings.feature_gates import LOCKED_OFF, LOCKED_ON, OFF, ON, stage
+from kubechronicle.api.features.gates import FeatureGates
 
 
 class GateCollector(Collector):
-    """``on``: the gates that are on although they are off by default. Other features are as v1.36 has them."""
+    """Shows the gates of the emulated version with their stages."""
 
-    def __init__(self, on: frozenset[str]) -> None:
-        self._on = on
+    def __init__(self, gates: FeatureGates) -> None:
+        self._gates = gates
 
     def collect(self) -> Iterable[Metric]:
         family = GaugeMetricFamily(
@@ -22,6 +22,6 @@ class GateCollector(Collector):
             "This metric records the data about the stage and enablement of a k8s feature.",
             labels=("name", "stage"),
         )
-        for name in sorted(ON | OFF | LOCKED_ON | LOCKED_OFF):
-            family.add_metric((name, stage(name)), float(name in ON | LOCKED_ON | self._on))
+        for name, stage, on in self._gates.shown():
+            family.add_metric((name, stage), float(on))
         yield family

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.ops.server.collectors.gates import GateCollector
 from kubechronicle.ops.server.collectors.rules import RuleCollector
@@ -19,8 +20,8 @@ from kubechronicle.ops.server.collectors.rules import RuleCollector
 _TRAFFIC: Final = Path("/proc/self/net/dev")
 
 
-def register(registry: CollectorRegistry, version: Mapping[str, str], gates: frozenset[str] = frozenset()) -> None:
-    """Register the collectors. ``version``: as /version shows it. ``gates``: see GateCollector."""
+def register(registry: CollectorRegistry, version: Mapping[str, str], gates: FeatureGates) -> None:
+    """Register the collectors. ``version``: as /version shows it."""
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(_Program(version))

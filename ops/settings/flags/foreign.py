@@ -30,7 +30,6 @@ class Foreign:
 NO_ETCD: Final = "there is no etcd"
 NO_CACHE: Final = "all objects are in memory, and watches read the log"
 GATED: Final = "it belongs to a feature that is off in v1.36"
-ONE_VERSION: Final = "this server emulates v1.36 only"
 ON: Final = frozenset({"true"})
 OFF: Final = frozenset({"false"})
 
@@ -69,10 +68,6 @@ FOREIGN: Final[tuple[Foreign, ...]] = (
     *_warned("addresses are shared always (SO_REUSEADDR)", "permit-address-sharing", quiet=ON, switch=True),
     *_refused("set Groups in the configuration file of OpenSSL (OPENSSL_CONF) instead", "tls-curve-preferences",
               quiet=frozenset({""})),
-    *_refused(ONE_VERSION, "emulated-version", "min-compatibility-version",
-              quiet=frozenset({"", "1.36", "v1.36", "kube=1.36", "kube=v1.36"})),
-    *_warned(ONE_VERSION, "emulation-forward-compatible", "runtime-config-emulation-forward-compatible",
-             quiet=OFF, switch=True),
     *_warned(
         GATED, "coordinated-leadership-lease-duration", "coordinated-leadership-renew-deadline",
         "coordinated-leadership-retry-period", "peer-advertise-ip", "peer-advertise-port", "peer-ca-file",

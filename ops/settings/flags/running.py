@@ -65,10 +65,28 @@ FLAGS = (
     ),
     Flag(
         name="feature-gates", placeholder="LIST", default="", repeatable=True,
-        help="Feature gates, comma-separated: GATE=true or =false. ManifestBasedAdmissionControlConfig=true enables "
-        "admission webhooks and policies from files (staticManifestsDir in --admission-control-config-file). The other "
-        "gates of v1.36 are known and have no switch here: features are as v1.36 has them by default, and another "
-        "value is a warning.",
+        help="Feature gates, comma-separated: GATE=true or =false, for each gate of v1.36. AllAlpha and AllBeta set "
+        "all others of their stage. A gate that changes nothing here is a warning; docs/feature-gates.md lists the "
+        "others.",
+    ),
+    Flag(
+        name="emulated-version", placeholder="VERSION", default="", repeatable=True,
+        help="The version of Kubernetes whose API, feature gates and defaults are served: 1.33 to 1.36, or "
+        "kube=1.33.",
+    ),
+    Flag(
+        name="min-compatibility-version", placeholder="VERSION", default="", repeatable=True,
+        help="The oldest version of the servers that work beside this one, at most --emulated-version. Default: the "
+        "minor version before that.",
+    ),
+    Flag(
+        name="emulation-forward-compatible", placeholder="true|false", default="false", switch=True,
+        help="Serve the newer versions of resources that the emulated version serves, too; no alpha versions.",
+    ),
+    Flag(
+        name="runtime-config-emulation-forward-compatible", placeholder="true|false", default="false", switch=True,
+        help="Serve the versions that --runtime-config enables, even if the emulated version does not have them yet; "
+        "otherwise they are refused.",
     ),
     Flag(
         name="controllers", placeholder="LIST", default="*", may_be_empty=True,

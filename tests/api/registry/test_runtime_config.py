@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
+from kubechronicle.api.features.versions import Release
 from kubechronicle.api.registry.registry import Registry, builtin_registry, known_registry
-from kubechronicle.api.registry.runtime_config import parse, registry_for
+from kubechronicle.api.registry.runtime_config import Emulation, parse, registry_for
 
 TODAY = {rt.api_version for rt in builtin_registry()}
 PAST = {"autoscaling/v2beta1", "autoscaling/v2beta2", "batch/v1beta1", "policy/v1beta1", "discovery.k8s.io/v1beta1"}
@@ -121,3 +122,45 @@ def test_versions_of_the_past_come_last() -> None:
     assert registry.versions("autoscaling") == ("v2", "v1", "v2beta1", "v2beta2")
     assert registry.versions("policy") == ("v1", "v1beta1")
     assert registry.groups() == builtin_registry().groups()
+
+
+def emulated(minor: int, text: str = "", *, forward: bool = False, enables: bool = False) -> Registry:
+    return registry_for(parse(text), Emulation(release=Release(1, minor), forward=forward, enables=enables))
+
+
+def gone(registry: Registry) -> set[tuple[str, str]]:
+    """Return the types that are served by default, but not here."""
+    return {(rt.api_version, rt.plural) for rt in {*builtin_registry()} - {*registry}}
+
+
+MUTATING = {("admissionregistration.k8s.io/v1", f"mutatingadmission{name}") for name in ("policies", "policybindings")}
+OF_134 = {
+    ("storage.k8s.io/v1", "volumeattributesclasses"),
+    *(
+        ("resource.k8s.io/v1", name)
+        for name in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+    ),
+}
+
+
+def test_an_emulated_version_serves_its_own_types() -> None:
+    assert gone(emulated(36)) == set()
+    assert gone(emulated(35)) == gone(emulated(34)) == MUTATING
+    assert gone(emulated(33)) == MUTATING | OF_134
+    assert "resource.k8s.io" not in emulated(33).groups()
+    assert emulated(33).known("resource.k8s.io", "v1", "deviceclasses") is not None
+
+
+def test_newer_versions_of_emulated_types() -> None:
+    beta = "storagemigration.k8s.io/v1beta1"
+    assert "storagemigration.k8s.io" in emulated(35, f"{beta}=true").groups()
+    assert gone(emulated(33, "", forward=True)) == MUTATING | OF_134  # no older version of them is served
+    with pytest.raises(ValueError, match=f"^cannot enable version {beta} in runtime-config because all the resources"):
+        emulated(34, f"{beta}=true")
+    assert "storagemigration.k8s.io" in emulated(34, f"{beta}=true", enables=True).groups()
+    assert "storagemigration.k8s.io" not in emulated(34, "api/beta=true", enables=True).groups()
+    named = "resource.k8s.io/v1/deviceclasses"
+    message = "cannot enable resource resource.k8s.io/v1, Resource=deviceclasses in runtime-config because it is "
+    with pytest.raises(ValueError, match=f"^{message}introduced at 1.34 after the current version 1.33. Consider"):
+        emulated(33, f"{named}=true")
+    assert gone(emulated(33, f"{named}=true", enables=True)) == MUTATING | OF_134 - {tuple(named.rsplit("/", 1))}

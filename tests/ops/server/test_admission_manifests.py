@@ -20,8 +20,9 @@ from kubechronicle.api.configuration.admission_manifests import load
 from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.ops.development.server_process import ServerProcess, running
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.server.admission import manifests, manifests_enabled, plugin_configurations
+from kubechronicle.ops.server.admission import manifests, plugin_configurations
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests, load_directory
+from kubechronicle.ops.settings.feature_gates import feature_gates
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.settings.settings import load as load_settings
 
@@ -137,8 +138,8 @@ def test_wrong_configurations(tmp_path: Path, configuration: dict[str, Any], gat
 
 
 def test_the_gate_is_off_by_default() -> None:
-    assert not manifests_enabled(load_settings({}))
-    assert manifests_enabled(load_settings({"feature-gates": f"{GATE}=true"}))
+    assert not feature_gates(load_settings({})).enabled(GATE)
+    assert feature_gates(load_settings({"feature-gates": f"{GATE}=true"})).enabled(GATE)
 
 
 async def test_files_take_effect_together_or_not_at_all(tmp_path: Path) -> None:

@@ -1,60 +1,52 @@
-"""Feature gates: those of v1.36 are known, one is built, others warn, and locked or unknown ones are refused."""
+"""The emulated version and the feature gates from settings: one line for each refusal, and warnings."""
 
 from __future__ import annotations
 
+import logging
 import re
 
 import pytest
 
-from kubechronicle.ops.development.differential import reference
-from kubechronicle.ops.settings import feature_gates
-from kubechronicle.ops.settings.feature_gates import LOCKED_OFF, LOCKED_ON, OFF, ON, enabled
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.settings.feature_gates import feature_gates, warn_of_gates
+from kubechronicle.ops.settings.settings import load
 
-BUILT = "ManifestBasedAdmissionControlConfig"
-
-
-def test_values() -> None:
-    assert enabled(((BUILT, "true"),)) == (frozenset({BUILT}), [])
-    assert enabled(((f"kube:{BUILT}", "T"), (BUILT, "false"))) == (frozenset(), [])
-    assert enabled((("WatchList", "true"), ("SidecarContainers", "1"))) == (frozenset(), [])
-    on, warnings = enabled((("HPAScaleToZero", "true"), ("WatchList", "false")))
-    assert on == frozenset()
-    assert warnings == [
-        "--feature-gates: HPAScaleToZero has no switch here; the feature is off, as v1.36 has it",
-        "--feature-gates: WatchList has no switch here; the feature is on, as v1.36 has it",
-    ]
+SAME = "cannot be set to true if the emulation version is the same as the binary version"
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("flags", "message"),
     [
-        ("Foo", "true", "unrecognized feature gate: Foo"),
-        ("WatchList", "yes", 'invalid value of WatchList=yes, err: strconv.ParseBool: parsing "yes": invalid syntax'),
-        ("SidecarContainers", "false", "cannot set feature gate SidecarContainers to false, feature is locked to true"),
+        ({"emulated-version": "x"}, '--emulated-version: could not parse "x" as version'),
+        ({"emulated-version": "1.32"}, "--emulated-version: emulation version 1.32 is not between [1.33, 1.36.0]"),
+        (
+            {"min-compatibility-version": "1.37"},
+            "--min-compatibility-version: minCompatibilityVersion version 1.37 is not between [1.33, 1.36]",
+        ),
+        ({"min-compatibility-version": "1"}, '--min-compatibility-version: illegal version string "1"'),
+        ({"emulation-forward-compatible": True}, f"--emulation-forward-compatible: {SAME}"),
+        (
+            {"runtime-config-emulation-forward-compatible": True},
+            f"--runtime-config-emulation-forward-compatible: {SAME}",
+        ),
+        ({"feature-gates": "Foo=true"}, "--feature-gates: unrecognized feature gate: Foo"),
+        ({"feature-gates": "WatchList"}, "--feature-gates: missing bool value for WatchList"),
     ],
 )
-def test_refused_gates(name: str, value: str, message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        enabled(((name, value),))
+def test_refusals(flags: dict[str, object], message: str) -> None:
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$"):
+        feature_gates(load(flags, environment={}))
 
 
-def test_stages_are_those_of_the_metric() -> None:
-    assert feature_gates.stage("ManifestBasedAdmissionControlConfig") == "ALPHA"
-    assert feature_gates.stage("SELinuxMount") == feature_gates.stage("WatchList") == "BETA"
-    assert feature_gates.stage("DynamicResourceAllocation") == feature_gates.stage("MutatingAdmissionPolicy") == ""
-    assert feature_gates.stage("KMSv1") == feature_gates.stage("StorageNamespaceIndex") == "DEPRECATED"
+def test_gates_of_an_emulated_version() -> None:
+    gates = feature_gates(load({"emulated-version": "kube=1.33", "feature-gates": "HPAScaleToZero=true"}))
+    assert str(gates.versions.compatibility) == "1.33"
+    assert gates.enabled("HPAScaleToZero")
+    assert not gates.enabled("MutatingAdmissionPolicy")
 
 
-def test_the_table() -> None:
-    groups = (ON, OFF, LOCKED_ON, LOCKED_OFF)
-    assert sum(map(len, groups)) == len(frozenset().union(*groups))
-    assert feature_gates.BUILT <= OFF
-    program = reference.CACHE / "kube-apiserver"
-    if not program.is_file():
-        pytest.skip("kube-apiserver has not been built; `make differential` does that")
-    listed = re.findall(r"kube:(\w+)=true\|false \(\w+ - default=(\w+)\)", reference.output_of(program, "--help"))
-    wrong = [
-        name for name, default in listed if name not in (ON | LOCKED_ON if default == "true" else OFF | LOCKED_OFF)
-    ]
-    assert len(listed) > 100
-    assert wrong == []
+def test_gates_that_change_nothing_here(caplog: pytest.LogCaptureFixture) -> None:
+    settings = load({"feature-gates": "AllAlpha=false,EventedPLEG=true,ManifestBasedAdmissionControlConfig=true"})
+    with caplog.at_level(logging.WARNING):
+        warn_of_gates(settings, feature_gates(settings))
+    assert [record.getMessage() for record in caplog.records] == ["--feature-gates: EventedPLEG changes nothing here"]

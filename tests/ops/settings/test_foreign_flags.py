@@ -40,7 +40,6 @@ def test_a_flag_without_a_meaning() -> None:
         ("etcd-cafile", "ca.crt", "sslrootcert"),
         ("storage-backend", "etcd2", "--database-url"),
         ("debug-socket-path", "/run/x", "/debug/pprof/profile"),
-        ("emulated-version", "kube=1.34", "v1.36 only"),
     ):
         with pytest.raises(OperatorError, match=f"^--{name}: .*{stands_in}"):
             foreign.check({name: value})

@@ -1,0 +1,1 @@
+"""Generators of api/kinds: facts of a Kubernetes release, read from its Go modules."""

@@ -1,0 +1,64 @@
+"""Write the facts of a Kubernetes release into api/kinds/MINOR, or compare them: `make kinds KUBERNETES=v1.36.3`.
+
+With --check, nothing is written; the exit code is 1 if a file differs, and each such file is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from kubechronicle.ops.development.differential import reference
+from kubechronicle.ops.development.kinds import gates
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+CACHE: Final = ROOT / ".cache" / "kinds"
+
+Part = Callable[[str, Path], Iterator[tuple[str, str]]]
+"""(release, folder for builds) -> (path below api/kinds/MINOR, text) of each of its files."""
+
+
+def _gates(release: str, folder: Path) -> Iterator[tuple[str, str]]:
+    yield gates.FILE, gates.feature_gates(release, folder)
+
+
+PARTS: Final[Sequence[Part]] = (_gates,)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make kinds", description=__doc__)
+    parser.add_argument("release", help="such as v1.36.3")
+    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    given = parser.parse_args(arguments)
+    match = re.fullmatch(r"v(1\.\d+)\.\d+(-[a-z0-9.]+)?", given.release)
+    if match is None:
+        parser.error(f"KUBERNETES must be a release such as {reference.KUBERNETES}, not {given.release}")
+    try:
+        return _run(given.release, ROOT / "api" / "kinds" / match[1], check=given.check)
+    except subprocess.CalledProcessError as error:
+        print(error.stderr or error, file=sys.stderr)
+        return 2
+
+
+def _run(release: str, target: Path, *, check: bool) -> int:
+    different = 0
+    for part in PARTS:
+        for name, text in part(release, CACHE):
+            file = target / name
+            if file.is_file() and file.read_text() == text:
+                continue
+            different += 1
+            print(f"{file.relative_to(ROOT)} {'differs' if check else 'is written'}")
+            if not check:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+    return int(check and different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
