@@ -10,16 +10,18 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Generator
-from typing import Any
+from typing import IO, Any
 from weakref import WeakKeyDictionary
 
 import pytest
 import trio
 from hypothesis import HealthCheck, settings
 from stalls.checks import CHECKS
+from starting.clusters import EMBEDDED
+from starting.forks import FORKS
 from trio.testing import MockClock
 
-from kubechronicle.ops.development.server_process import ServerProcess
+from kubechronicle.ops.development.server_process import Process, ServerProcess
 
 # The time to draw or run an example depends on the load of the machine, so it has no limit.
 settings.register_profile("kubechronicle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -82,16 +84,39 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
-_start = ServerProcess.start
+_start, _launch = ServerProcess.start, ServerProcess.launch
 
 
 def _start_and_follow(server: ServerProcess, **options: Any) -> ServerProcess:
+    if not _deployed and not server.data_dir.exists() and "--database-url" not in server.arguments:
+        server.data_dir.mkdir(parents=True)
+        EMBEDDED.copy(server.data_dir / "postgres")
     _start(server, **options)
     CHECKS.follow(server)
     return server
 
 
+def _fork_or_launch(server: ServerProcess, command: list[str], environment: dict[str, str], log: IO[str]) -> Process:
+    """Launch a server as a user does where a test asks for that, or sets variables, which an interpreter reads at its
+    start. Else fork it (tests/support/starting)."""
+    if _deployed or server.variables or command[:1] != ServerProcess.command():
+        return _launch(server, command, environment, log)
+    return FORKS.start(command, environment, stderr=log)
+
+
 ServerProcess.start = _start_and_follow  # type: ignore[method-assign]
+ServerProcess.launch = _fork_or_launch  # type: ignore[method-assign,assignment]
+_deployed: set[str] = set()  # the present test, if its servers are started as users do
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if any(item.iter_markers("alone")) or any(item.iter_markers("as_deployed")):
+        _deployed.add(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        _deployed.clear()
 
 
 @pytest.hookimpl(wrapper=True)

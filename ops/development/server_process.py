@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Protocol
 
 READY_TIMEOUT = 60.0  # for a busy machine with a cold disk; otherwise one or two seconds suffice
 STOP_TIMEOUT = 60.0  # to drain a server under load, with the last checkpoint of the embedded Postgres
@@ -124,6 +125,20 @@ def _wait_until(condition: Callable[[], bool], timeout: float, description: str)
         time.sleep(_POLL)
 
 
+class Process(Protocol):
+    """What is used of subprocess.Popen."""
+
+    pid: int
+    returncode: int | None
+
+    @property
+    def stdout(self) -> IO[str] | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
 class ServerProcess:
     """``kubechronicle serve`` on a data directory. It can be started again on it.
 
@@ -144,9 +159,10 @@ class ServerProcess:
         self.kubeconfig = data_dir / "admin.kubeconfig"
         self.ready_after = 0.0  # seconds from exec to the ready line, of the last start
         self._port = port
-        self._arguments = list(arguments)
-        self._environment = dict(os.environ) | dict(environment or {})
-        self._process: subprocess.Popen[str] | None = None
+        self.arguments = list(arguments)
+        self.variables = dict(environment or {})  # those that differ from this process's
+        self._environment = dict(os.environ) | self.variables
+        self._process: Process | None = None
 
     @staticmethod
     def command() -> list[str]:
@@ -163,15 +179,7 @@ class ServerProcess:
         lines: queue.Queue[str | None] = queue.Queue()
         began = time.monotonic()
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(
-                [*command, *self._arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=self._environment,
-                start_new_session=True,  # keep a Ctrl-C for the tests from the server
-            )
+            self._process = self.launch([*command, *self.arguments], self._environment, log)
         threading.Thread(target=self._drain, args=(self._process, lines), daemon=True).start()
         if not healthy:
             return self._wait_serving(began + timeout)
@@ -189,6 +197,18 @@ class ServerProcess:
         self._port = int(self.url.rsplit(":", 1)[1])
         return self
 
+    def launch(self, command: Sequence[str], environment: Mapping[str, str], log: IO[str]) -> Process:
+        """Run the command, with its standard error in ``log``."""
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment,
+            start_new_session=True,  # keep a Ctrl-C for the tests from the server
+        )
+
     def _wait_serving(self, until: float) -> ServerProcess:
         while _NOT_READY not in self.log.read_text(errors="replace"):
             if time.monotonic() > until:
@@ -196,7 +216,7 @@ class ServerProcess:
             time.sleep(_POLL)
         return self
 
-    def _drain(self, process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    def _drain(self, process: Process, lines: queue.Queue[str | None]) -> None:
         """Empty the pipe until the server ends; a full pipe would block it."""
         assert process.stdout is not None
         with self.log.open("a") as log:

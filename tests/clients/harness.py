@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import postgres_fixture
+from starting.forks import FORKS
 
 from kubechronicle.ops.development.server_process import ServerProcess, postmaster
 
@@ -238,9 +239,7 @@ class Server(ServerProcess):
 
     def verify(self) -> None:
         """Run ``kubechronicle verify``: revisions without gaps, an intact hash chain."""
-        done = subprocess.run(
-            [*self.command(), "verify", *self.where()], capture_output=True, text=True, timeout=120, check=False
-        )
+        done = FORKS.run([*self.command(), "verify", *self.where()])
         assert done.returncode == 0, f"verify: {done.stdout}{done.stderr}"
 
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from starting.forks import FORKS
 
 from kubechronicle.ops import cli
 from kubechronicle.ops.errors import OperatorError
@@ -23,7 +24,7 @@ PATIENCE = 60.0
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return FORKS.run([COMMAND, *arguments], timeout=PATIENCE)
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from starting.clusters import Copies
+
 START_TIMEOUT = 30.0  # seconds; a cold initdb on a loaded two-core machine takes about five
 
 
@@ -66,6 +68,32 @@ def free_port() -> int:
             return port
 
 
+def _give(directory: Path) -> None:
+    """Make the unprivileged user the owner, if there is need of one."""
+    if identity := _unprivileged():
+        os.chown(directory, identity["user"], identity["group"])  # type: ignore[arg-type]
+
+
+def _initialise(cluster: Path) -> None:
+    """Run initdb for a new folder."""
+    tools = binaries()
+    assert tools is not None
+    cluster.mkdir(mode=0o700)
+    _give(cluster)
+    command = [
+        str(tools / "initdb"),
+        "-D",
+        str(cluster),
+        *["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+    ]
+    done = subprocess.run(command, cwd=cluster, capture_output=True, check=False, **_unprivileged())  # type: ignore[call-overload]
+    if done.returncode:
+        raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')[-2000:]}")
+
+
+CLUSTERS = Copies(_initialise)
+
+
 @dataclass
 class PostgresServer:
     """One cluster; ``process``: None while it is stopped."""
@@ -84,31 +112,11 @@ class PostgresServer:
     def socket_url(self) -> str:
         return f"postgresql://postgres@/postgres?host={self.directory}&port={self.port}"
 
-    def _run(self, *command: str) -> None:
-        done = subprocess.run(command, cwd=self.directory, capture_output=True, check=False, **_unprivileged())  # type: ignore[call-overload]
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-2000:]}")
-
     def initialise(self) -> None:
+        """Make the cluster, as a copy of one that initdb has made for this process."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        identity = _unprivileged()
-        if identity:
-            os.chown(self.directory, identity["user"], identity["group"])  # type: ignore[arg-type]
-        tools = binaries()
-        assert tools is not None
-        self._run(
-            str(tools / "initdb"),
-            "-D",
-            str(self.directory / "data"),
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "--no-sync",
-        )
+        _give(self.directory)
+        CLUSTERS.copy(self.directory / "data")
 
     def start(self) -> str:
         tools = binaries()

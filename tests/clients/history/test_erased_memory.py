@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from admission.review_server import review_server
 from harness import BINARIES, Server, configmap, eventually, home, prepare, server_in
@@ -210,6 +211,7 @@ def search(server: Server) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.as_deployed
 def test_nothing_of_an_erased_object_is_in_memory(tmp_path: Path) -> None:
     prepare("kubectl")
     answers = {"/mutate": mutate, "/validate": validate, "/convert": convert, "/audit": lambda _: {}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import ssl
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starting.forks import FORKS
 
 from kubechronicle.ops.exit_codes import MISTAKE
 
@@ -60,14 +62,10 @@ class Cluster:
     def serving(self) -> Iterator[None]:
         arguments = ["--bind-address", "127.0.0.1", "--advertise-address", "10.1.0.1", "--secure-port", "0"]
         tokens = ["--token-auth-file", str(self._folder / "tokens.csv")]
-        process = subprocess.Popen(
-            [COMMAND, "serve", "--data-dir", str(self.data), *arguments, *tokens, *self.flags],
-            stdout=subprocess.PIPE,
-            stderr=(self._folder / "server.log").open("a"),
-            text=True,
-        )
+        command = [COMMAND, "serve", "--data-dir", str(self.data), *arguments, *tokens, *self.flags]
+        with (self._folder / "server.log").open("a") as log:
+            process = FORKS.start(command, os.environ, stderr=log)
         try:
-            assert process.stdout is not None
             line = process.stdout.readline()
             assert "https://" in line, line
             self._port = int(line.split(";")[0].rpartition(":")[2])
@@ -90,9 +88,7 @@ class Cluster:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         flags = [flag for flag in self.flags if arguments[0] == "repair"]
-        return subprocess.run(
-            [COMMAND, *arguments, "--data-dir", str(self.data), *flags], capture_output=True, text=True, check=False
-        )
+        return FORKS.run([COMMAND, *arguments, "--data-dir", str(self.data), *flags])
 
     def repair(self, *arguments: str) -> str:
         done = self.run("repair", *arguments)
@@ -175,9 +171,7 @@ def test_roles_are_taken_given_and_given_back(tmp_path: Path) -> None:
     assert line.startswith("clusterrolebindings/everybody  deleted: kubechronicle repair undo ")
     cluster.repair("undo", line.split()[-1])
     cluster.repair("grant", "--user", "jane", "--reason", "on call")
-    without_key = subprocess.run(
-        [COMMAND, "repair", "list", "--data-dir", str(cluster.data)], capture_output=True, text=True, check=False
-    )
+    without_key = FORKS.run([COMMAND, "repair", "list", "--data-dir", str(cluster.data)])
     assert without_key.returncode == MISTAKE
     assert "give the server's --encryption-provider-config" in without_key.stderr.splitlines()[-1]
     assert cluster.run("verify").returncode == 0
