@@ -126,7 +126,7 @@ def _wait_until(condition: Callable[[], bool], timeout: float, description: str)
 
 
 class Process(Protocol):
-    """What is used of subprocess.Popen."""
+    """A process, with the methods of subprocess.Popen that are used here."""
 
     pid: int
     returncode: int | None
