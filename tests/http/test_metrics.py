@@ -12,6 +12,7 @@ from in_process import MAPS, PODS, PROTOBUF, InProcess, configmap, open_server, 
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.http import measured, slow_requests
 from kubechronicle.http.histograms import MOST_NOTED
@@ -251,7 +252,7 @@ async def test_initial_events_and_gates_are_measured(autojump_clock: MockClock) 
     labels = {"group": "", "version": "v1", "resource": "configmaps", "scope": "namespace"}
     name = "apiserver_watch_list_duration_seconds_count"
     initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    async with open_server(other={"feature_gates": frozenset({"HPAScaleToZero"})}) as server:
+    async with open_server(other={"features": FeatureGates(given={"HPAScaleToZero": True})}) as server:
         await server.post(MAPS, configmap("a"))
         async with server.watch(f"{MAPS}?watch=1&{initial}") as watch:
             assert (await watch.event())[0] == "ADDED"
