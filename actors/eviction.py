@@ -67,13 +67,15 @@ async def evict(
     # Admission knows the dry run of the URL alone, and comes before the checks, as in kube-apiserver.
     await store.writes.admit(caller, target, sent, check)
     options, invalid = read_options(sent)
+    turn = caller.turn
+    assert turn is not None, "the request has a share in the large work"
     target = structs.replace(target, dry_run=target.dry_run or options.dry_run)
     # A budget that this replica has not seen yet must count.
     await store.reads.wait_consistent()
     work = _Eviction(store, caller, structs.replace(target, subresource=""), options, invalid)
     for _ in range(MAX_ATTEMPTS):
         try:
-            return await work.run()
+            return await work.run(turn)
         except _Changed:
             continue
     raise status.conflict(target.rt, target.name)
@@ -92,9 +94,11 @@ class _Eviction:
     rejection: status.StatusError | None = None
     """Why the pod stays although its budget is charged: preconditions of its deletion."""
 
-    async def run(self) -> None:
+    async def run(self, turn: Turn) -> None:
         entry = self._pod()
-        budget = await self._budget(entry) if entry is not None else None
+        if entry is not None:
+            await turn.begin(len(entry.json))  # before the locks: those with a place may wait for them
+        budget = await self._budget(entry, turn) if entry is not None else None
         if budget is None:
             await self.store.writes.propose(self.caller, self.target, self._without_budget, deletes=True)
         else:
@@ -125,7 +129,7 @@ class _Eviction:
             pod = self._pod()
             if pod is None:
                 raise status.not_found(self.target.rt, self.target.name)
-            guard = await self._budget(pod)
+            guard = await self._budget(pod, turn)
             if guard is None or guard.key != old.key:
                 raise _Changed
             context = context_of(target)
@@ -151,7 +155,7 @@ class _Eviction:
             raise self.rejection
 
     async def _without_budget(self, old: Entry, turn: Turn) -> Proposal:
-        if await self._budget(old) is not None:
+        if await self._budget(old, turn) is not None:
             raise _Changed
         return Proposal(await turn.run(len(old.json), self._delete, old))
 
@@ -179,9 +183,9 @@ class _Eviction:
         del disrupted["metadata"]["resourceVersion"]
         return Prepared(Outcome.STORE, disrupted, entry.revision)
 
-    async def _budget(self, pod: Entry) -> Entry | None:
+    async def _budget(self, pod: Entry, turn: Turn) -> Entry | None:
         """Return the budget to charge, from the present ones. StatusError 500 for several."""
-        obj = pod.object()
+        obj = await turn.run(len(pod.json), _judged_part, pod)
         if eviction.needs_no_budget(obj):
             return None
         found: list[Entry] = []
@@ -193,3 +197,7 @@ class _Eviction:
 
     def _pod(self) -> Entry | None:
         return self.store.reads.peek(*Key(self.target.rt.resource, self.target.namespace, self.target.name))
+
+
+def _judged_part(pod: Entry) -> Object:
+    return eviction.judged_part(pod.object())

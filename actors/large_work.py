@@ -37,7 +37,7 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 from time import thread_time
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import trio
@@ -47,6 +47,7 @@ from kubechronicle.actors.fair_share import FairShare, FairThreads
 from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
 from kubechronicle.api.values.caches import kept_in_order
+from kubechronicle.eventlog.entries import Entry
 
 LARGE: Final = 16 * 1024
 """Bytes of a body or object from which its rules run in the thread. The slowest ones take 7 µs a byte (many small
@@ -339,6 +340,22 @@ class Turn(msgspec.Struct, eq=False):
         in_thread = partial(self._work.lane(self._user, size).run, self._user, _Piece())
         return await run_in_thread(in_thread, self, function)
 
+    async def read(self, entry: Entry, look: Callable[[dict[str, Any]], T]) -> T:
+        """Return what ``look`` finds in a stored object. A large one is decoded, read and freed in the thread.
+
+        The result must not have parts that are as large. StatusError 429; as ``begin``, not while holding a lock.
+        """
+        size = len(entry.json)
+        if self.is_small(size):
+            return look(entry.object())
+        kept = self._place
+        await self.begin(size)
+        try:
+            return await self.run(size, _read, entry, look)
+        finally:
+            if not kept:
+                self.pause()  # a session with a container lasts for hours
+
     def pause(self) -> None:
         """Give the place back for a wait of unknown length; ``begin`` takes another one."""
         if self._lane is not None:
@@ -352,3 +369,7 @@ class Turn(msgspec.Struct, eq=False):
         if self._bytes:
             self._work.free(self._user, self._bytes)
             self._bytes = 0
+
+
+def _read(entry: Entry, look: Callable[[dict[str, Any]], T]) -> T:
+    return look(entry.object())

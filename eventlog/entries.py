@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import orjson
@@ -51,6 +51,21 @@ _METADATA = b'"metadata":{'
 _SORTED = b"{ "
 _UID = b' "uid":'
 _LABELS = b'"labels":{'  # may occur elsewhere, but is in every object that has labels
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """The metadata on which the end of an object depends. ``deleted``: its deletionTimestamp."""
+
+    deleted: str | None = msgspec.field(name="deletionTimestamp", default=None)
+    finalizers: tuple[str, ...] | None = None
+    owners: tuple[dict[str, Any], ...] | None = msgspec.field(name="ownerReferences", default=None)
+
+
+class _Head(msgspec.Struct):
+    metadata: Ending
+
+
+_HEAD: Final = msgspec.json.Decoder(_Head)
 
 
 class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -92,6 +107,11 @@ class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):
     def object(self) -> dict[str, Any]:
         """Return the object as freshly decoded Python data, which the caller may change."""
         return cast(dict[str, Any], orjson.loads(self.json))
+
+    def ending(self) -> Ending:
+        """Return the metadata on which the object's end depends. The rest is passed over, in a tenth of the time of
+        ``object``; a large one would hold the event loop."""
+        return _HEAD.decode(self.json).metadata
 
     def mark_as(self, mark: Any) -> None:
         """Note a fact that follows from the contents, so that it needs no second look. ``mark`` refers to nothing."""

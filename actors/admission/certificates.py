@@ -36,7 +36,7 @@ class CertificateApproval(AdmissionPlugin):
     def validate(self, attributes: Attributes, state: State) -> None:
         if attributes.subresource != "approval" or attributes.old is None:
             return
-        signer = attributes.old.object()["spec"].get("signerName", "")
+        signer = attributes.before["spec"].get("signerName", "")
         if not _may(attributes, state, "approve", signer):
             raise forbidden(attributes, f"user not permitted to approve requests with signerName {go_quote(signer)}")
 
@@ -51,7 +51,7 @@ class CertificateSigning(AdmissionPlugin):
     def validate(self, attributes: Attributes, state: State) -> None:
         if attributes.subresource != "status" or attributes.old is None or attributes.object is None:
             return
-        old = attributes.old.object()
+        old = attributes.before
         before, now = old.get("status") or {}, attributes.object.get("status") or {}
         if all(before.get(name) == now.get(name) for name in ("certificate", "conditions")):
             return

@@ -92,6 +92,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``operation``: CREATE, UPDATE, DELETE or CONNECT.
     ``object``: None for DELETE; in the version of the request for ``admit`` and ``begin_write``, in the stored version
     for ``validate``.
+    ``former``: the object of ``old``, if it is decoded already; read it by ``before``.
     ``warnings``: for the client.
     ``companions``: changes of other objects to commit with the write.
     ``causes``: problems that the kind's rules report before their own.
@@ -112,6 +113,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
     object: dict[str, Any] | None = None
     old: Entry | None = None
+    former: dict[str, Any] | None = None
     dry_run: bool = False
     warnings: list[str] = msgspec.field(default_factory=list)
     companions: list[CompanionChange] = msgspec.field(default_factory=list)
@@ -125,6 +127,18 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     requested: dict[str, Any] | None = None
     measured: list[Measurement] = msgspec.field(default_factory=list)
     progress: Progress | None = None
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The object of ``old``, for reading: all plugins share it. Without one, an empty dict.
+
+        It is decoded once for a write. That of a large object takes long, so its preparation has done it in a thread.
+        """
+        former = self.former
+        if former is None:
+            former = {} if self.old is None else self.old.object()
+            structs.force_setattr(self, "former", former)
+        return former
 
     def with_object(self, obj: dict[str, Any], requested: dict[str, Any] | None = None) -> Attributes:
         """Return the same attributes with the object about to be stored. ``requested``: as in Prepared."""

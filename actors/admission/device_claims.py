@@ -72,7 +72,7 @@ class AdminAccess:
         if obj is None:
             return
         if attributes.subresource:
-            field = "" if old is None or _granted(old.object()) else _granted(obj)
+            field = "" if old is None or _granted(attributes.before) else _granted(obj)
         else:
             field = _asked(obj, attributes.rt.resource) if attributes.operation == CREATE else ""
         if not field:
@@ -95,7 +95,7 @@ class StatusRights:
         """Report a change of the allocation, its consumers, or a driver's devices that the writer may not make."""
         if attributes.object is None or attributes.old is None:
             return
-        old = attributes.old.object()
+        old = attributes.before
         forget_deallocated(attributes.object, old)
         now, before = attributes.object.get("status") or {}, old.get("status") or {}
         # The writes of a transaction have its verb, and those of the server none.

@@ -63,7 +63,7 @@ class EscalationCheck:
         obj = attributes.object
         if obj is None or GROUP_MASTERS in attributes.who.groups:
             return
-        old = attributes.old.object() if attributes.old is not None else None
+        old = attributes.before if attributes.old is not None else None
         if old is not None and _is_collector_change(obj, old):
             return
         if attributes.rt.resource in ROLES:

@@ -15,6 +15,6 @@ class DenyServiceExternalIPs(AdmissionPlugin):
         if service is None or attributes.subresource:
             return
         wanted = set((service.get("spec") or {}).get("externalIPs") or [])
-        held = attributes.old.object() if attributes.old is not None and wanted else {}
+        held = attributes.before if wanted else {}
         if wanted - set((held.get("spec") or {}).get("externalIPs") or []):
             raise forbidden(attributes, "Use of external IPs is denied by admission control.")

@@ -80,7 +80,7 @@ def _concerns(attributes: Attributes) -> bool:
 def _limit_ranges(attributes: Attributes, state: State) -> Sequence[Entry]:
     """Return the LimitRanges of the namespace; none for an object that is being deleted."""
     ranges = state.entries(LIMIT_RANGES, attributes.namespace)
-    if ranges and attributes.old is not None and "deletionTimestamp" in attributes.old.object()["metadata"]:
+    if ranges and attributes.old is not None and "deletionTimestamp" in attributes.before["metadata"]:
         return ()
     return ranges
 

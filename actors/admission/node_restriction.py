@@ -154,7 +154,7 @@ def _pod_status(node: str, attributes: Attributes, state: State) -> None:
     if _node_of(attributes.old) != node:
         why = "can only update pod status for pods with spec.nodeName set to itself"
         raise forbidden(attributes, f"node {shown} {why}")
-    old, new = attributes.old.object(), attributes.object
+    old, new = attributes.before, attributes.object
     if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
         raise forbidden(attributes, f"node {shown} cannot update labels through pod status")
     claims = [(each.get("status") or {}).get("resourceClaimStatuses") or [] for each in (old, new)]
@@ -196,7 +196,7 @@ def _node(node: str, attributes: Attributes, state: State) -> None:
             why = f"node {go_quote(node)} is not allowed to set the following labels: {listed}"
             raise forbidden(attributes, why)
         return
-    old = attributes.old.object()
+    old = attributes.before
     if ((new.get("spec") or {}).get("taints") or []) != ((old.get("spec") or {}).get("taints") or []):
         raise forbidden(attributes, f"node {go_quote(node)} is not allowed to modify taints")
     # With an owner the garbage collector would delete the Node, and the kubelet could create it without restrictions.
@@ -232,7 +232,7 @@ def _within(domain: str, above: str) -> bool:
 def _claim_status(node: str, attributes: Attributes, state: State) -> None:
     if attributes.old is None or attributes.object is None:
         raise forbidden(attributes, f"unexpected operation {go_quote(attributes.operation)}")
-    if _without_claim_status(attributes.old.object()) != _without_claim_status(attributes.object):
+    if _without_claim_status(attributes.before) != _without_claim_status(attributes.object):
         why = "is not allowed to update fields other than status.capacity and status.conditions"
         raise forbidden(attributes, f"node {go_quote(node)} {why}")
 
@@ -336,7 +336,7 @@ def _csi_node(node: str, attributes: Attributes, state: State) -> None:
 
 
 def _slice(node: str, attributes: Attributes, state: State) -> None:
-    obj = attributes.object if attributes.old is None else attributes.old.object()
+    obj = attributes.object if attributes.old is None else attributes.before
     if obj is not None and (obj.get("spec") or {}).get("nodeName") != node:
         verb = "create" if attributes.operation == CREATE else "update" if attributes.operation == UPDATE else "delete"
         raise forbidden(attributes, f"can only {verb} ResourceSlice with the same NodeName as the requesting node")

@@ -23,7 +23,7 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
         if attributes.object is None or (attributes.rt.resource, attributes.subresource) == ("pods", "status"):
             return
         now = _references(attributes.object)
-        before = _references(attributes.old.object()) if attributes.old is not None else []
+        before = _references(attributes.before) if attributes.old is not None else []
         if now == before:
             return
         if attributes.operation != CREATE:

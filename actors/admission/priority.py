@@ -25,7 +25,7 @@ class Priority(AdmissionPlugin):
         spec = attributes.object["spec"]
         if attributes.operation == "UPDATE":
             # A PUT without the defaulted fields keeps the values that admission set at creation.
-            old = attributes.old.object()["spec"] if attributes.old is not None else {}
+            old = attributes.before.get("spec") or {}
             for field in ("priority", "preemptionPolicy"):
                 if field in old and field not in spec:
                     spec[field] = old[field]

@@ -68,7 +68,7 @@ class ResourceQuota(AdmissionPlugin):
             operation=operation,
             subresource=subresource,
             new=attributes.object,
-            old=attributes.old.object() if attributes.old is not None else None,
+            old=attributes.before if attributes.old is not None else None,
         )
 
         def charge() -> PendingSteps:

@@ -70,7 +70,7 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
         claim = attributes.object
         if claim is None or attributes.old is None or attributes.subresource:
             return
-        old = attributes.old.object()
+        old = attributes.before
         if _size(claim) <= _size(old):
             return
         if (old.get("status") or {}).get("phase") != "Bound":

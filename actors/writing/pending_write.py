@@ -107,7 +107,7 @@ class PendingWrite(msgspec.Struct, kw_only=True):
             return  # another replica has deleted the object
         if not proposal.generated_name or target.dry_run:
             error = status.already_exists(target.rt, self.key.name)
-            if existing is not None and "deletionTimestamp" in existing.object()["metadata"]:
+            if existing is not None and existing.ending().deleted:
                 error = error.with_message(f"object is being deleted: {error.message}")
             raise error
         if self.names_tried == MAX_NAME_ATTEMPTS:

@@ -155,7 +155,7 @@ class Preparation:
             stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
             progress = self._admission.progress_of(target.rt, UPDATE, turn.answers)
             seed = f"{old.uid} {old.revision}"
-            attributes = attributes_of(target, UPDATE, accepted, old, seed=seed, progress=progress)
+            attributes = attributes_of(target, UPDATE, accepted, old, former=stored, seed=seed, progress=progress)
             managed = accepted["metadata"].get("managedFields")
             work = _Work(attributes=attributes, accepted=accepted, stored=stored, managed=managed)
         with self._admission.measured(work.attributes):

@@ -85,13 +85,14 @@ def attributes_of(
     old: Entry | None,
     *,
     name: str | None = None,
+    former: dict[str, Any] | None = None,
     seed: str = "",
     collection: bool = False,
     progress: Progress | None = None,
 ) -> Attributes:
     """Return the attributes of a write for admission. ``name``: the object's, if not the URL's.
 
-    ``seed``, ``collection``, ``progress``: as in Attributes.
+    ``former``, ``seed``, ``collection``, ``progress``: as in Attributes.
     """
     options = OPTIONS.get(operation)
     if target.options and options is not None:
@@ -104,6 +105,7 @@ def attributes_of(
         subresource=target.subresource,
         object=obj,
         old=old,
+        former=former,
         dry_run=target.dry_run,
         warnings=target.warnings,
         who=target.who,

@@ -46,6 +46,15 @@ def eviction_type(pods: ResourceType) -> ResourceType:
     return body_type(pods, group=GROUP, version="v1", kind="Eviction")
 
 
+def judged_part(pod: Mapping[str, Any]) -> Object:
+    """Return the part of a pod on which the choice of its budget depends, as an object."""
+    meta, state = pod["metadata"], pod.get("status") or {}
+    return {
+        "metadata": {name: meta[name] for name in ("labels", "deletionTimestamp") if name in meta},
+        "status": {name: state[name] for name in ("phase", "conditions") if name in state},
+    }
+
+
 def needs_no_budget(pod: Mapping[str, Any]) -> bool:
     """Return True if the end of a pod is no disruption."""
     phase = (pod.get("status") or {}).get("phase")

@@ -91,6 +91,12 @@ def _causes(options: PodLogOptions) -> list[Cause]:
     return causes
 
 
+def place_of(pod: Object, options: PodLogOptions) -> tuple[str, str]:
+    """Return the pod's node, "" if it has none, and the path and query at its kubelet. StatusError 400."""
+    container = container_of(pod, options.container)
+    return pod["spec"].get("nodeName", ""), kubelet_target(pod, container, options)
+
+
 def container_of(pod: Object, wanted: str) -> str:
     """Return the container that is meant: the wanted one, or the only one. StatusError 400."""
     spec, name = pod["spec"], pod["metadata"]["name"]

@@ -63,6 +63,12 @@ def _ports(text: str) -> Iterator[int]:
         yield int(part)
 
 
+def place_of(pod: Mapping[str, Any], subresource: str, options: Options) -> tuple[str, str]:
+    """Return the node of a pod, and path and query of the request to its kubelet. StatusError 400."""
+    container = "" if subresource == "portforward" else container_of(pod, options.get("container", ""))
+    return node_of(pod), kubelet_target(subresource, pod, container, options)
+
+
 def container_of(pod: Mapping[str, Any], name: str) -> str:
     """Return the container that a session means. StatusError 400 if there is no such one, or several to choose from."""
     spec, pod_name = pod.get("spec") or {}, pod["metadata"]["name"]

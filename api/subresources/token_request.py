@@ -54,6 +54,13 @@ class Bound:
     node: tuple[str, str] | None = None
 
 
+def named(obj: Object) -> Object:
+    """Return the part of an account, or of an object to bind to, that names it and its account and node."""
+    meta = {name: obj["metadata"][name] for name in ("name", "namespace", "uid") if name in obj["metadata"]}
+    spec = obj.get("spec") or {}
+    return {"metadata": meta, "spec": {name: spec.get(name, "") for name in ("serviceAccountName", "nodeName")}}
+
+
 def match_account(sent: Mapping[str, Any], name: str) -> None:
     """Reject (422) a request that names a service account other than the URL's."""
     given = sent["metadata"].get("name", "")

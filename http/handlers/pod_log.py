@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 import trio
 
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import pod_log
 from kubechronicle.api.subresources.pod_log import PodLogOptions
@@ -41,17 +41,12 @@ async def read_log(backend: Backend, request: Request, context: Context, rt: Res
     options = pod_log.parse(context.query.as_dict())
     backend.metrics.streams.log_requested(insecure=options.insecure)
     pod_log.validate(options, info.name)
-    pod = await read_object(backend, "pods", info.namespace, info.name)
-    container = pod_log.container_of(pod, options.container)
-    node_name = pod["spec"].get("nodeName", "")
-    if not node_name:
+    look = partial(pod_log.place_of, options=options)
+    node, target = await read_object(backend, context, "pods", info.namespace, info.name, look)
+    if not node:
         return Response(204, [CACHE_CONTROL])
-    try:
-        address = await kubelet_of(backend, node_name)
-    except StatusError as error:
-        # kube-apiserver's store names the resource of the request.
-        raise (status.not_found(rt, node_name) if error.code == 404 else error) from None
-    body = await _ask(backend, address, pod_log.kubelet_target(pod, container, options), options, info.name)
+    address = await kubelet_of(backend, context, node, missing=rt)  # sic: kube-apiserver names the request's resource
+    body = await _ask(backend, address, target, options, info.name)
     body.end_with(backend.drain)
     if request.websocket is not None:
         return await _converse(request, body)

@@ -7,7 +7,8 @@ Source: k8s.io/kubernetes pkg/registry/core/{pod,service,node} (ResourceLocation
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kubechronicle.actors.writing.targets import Caller, Target
@@ -62,7 +63,7 @@ async def connect(backend: Backend, request: Request, context: Context, rt: Reso
     target = Target(rt=rt, namespace=namespace, name=info.name, subresource="proxy", who=who, annotations=notes)
     await backend.store.writes.admit_connect(caller, target, options)
     scheme, name, port = split_id(info.name, rt.resource.removesuffix("s"))
-    location = await LOCATORS[rt.resource](backend, namespace, scheme, name, port)
+    location = await LOCATORS[rt.resource](backend, context, namespace, scheme, name, port)
     joined = join_path(str(options.get("path") or ""))
     return await proxy(request, location(joined), backend.drain, backend.kept, session_rate=backend.session_rate)
 
@@ -96,12 +97,13 @@ def _at(backend: Backend, scheme: str, host: str, port: str) -> At:
     return lambda path: Location(scheme=scheme, authority=shown, path=path, server=server)
 
 
-async def _pod(backend: Backend, namespace: str, scheme: str, name: str, port: str) -> At:
-    pod = await read_object(backend, "pods", namespace, name)
-    if not port:
-        ports = [each["ports"][0] for each in pod["spec"].get("containers") or () if each.get("ports")]
-        port = str(ports[0]["containerPort"]) if ports else ""
-    return _at(backend, scheme, next(iter(_addresses(pod)), ""), port)
+async def _pod(backend: Backend, context: Context, namespace: str, scheme: str, name: str, port: str) -> At:
+    def place(pod: Object) -> tuple[str, str]:
+        with_ports = (each["ports"][0] for each in pod["spec"].get("containers") or () if each.get("ports"))
+        first: Object = next(with_ports, {})
+        return next(iter(_addresses(pod)), ""), port or str(first.get("containerPort", ""))
+
+    return _at(backend, scheme, *await read_object(backend, context, "pods", namespace, name, place))
 
 
 def _addresses(pod: Object) -> list[str]:
@@ -110,59 +112,56 @@ def _addresses(pod: Object) -> list[str]:
     return addresses or ([state["podIP"]] if state.get("podIP") else [])
 
 
-async def _service(backend: Backend, namespace: str, scheme: str, name: str, port: str) -> At:
+async def _service(backend: Backend, context: Context, namespace: str, scheme: str, name: str, port: str) -> At:
+    def name_of_port(service: Object) -> str:
+        for each in service["spec"].get("ports") or ():
+            if each["port"] == int(port):
+                return str(each.get("name", ""))
+        raise status.service_unavailable(f"no service port {int(port)} found for service {go_quote(name)}")
+
     wanted = port
     if port.isdecimal():
-        service = await read_object(backend, "services", namespace, name)
-        ports = [each for each in service["spec"].get("ports") or () if each["port"] == int(port)]
-        if not ports:
-            text = f"no service port {int(port)} found for service {go_quote(name)}"
-            raise status.service_unavailable(text)
-        wanted = ports[0].get("name", "")
-    endpoints = await _endpoints(backend, namespace, name)
-    subsets = list(endpoints.get("subsets") or ())
-    if not subsets:
+        wanted = await read_object(backend, context, "services", namespace, name, name_of_port)
+    services, look = backend.store.registry.builtin("", "v1", "services"), partial(_candidates, wanted=wanted)
+    # sic: kube-apiserver names services, too.
+    candidates = await read_object(backend, context, "endpoints", namespace, name, look, missing=services)
+    if candidates is None:
         raise status.service_unavailable(f"no endpoints available for service {go_quote(name)}")
-    random.shuffle(subsets)
-    for address, number in _candidates(subsets, wanted):
-        if await _is_of_pod(backend, namespace, address):
+    for address, number in candidates:
+        if await _is_of_pod(backend, context, namespace, address):
             return _at(backend, scheme, address["ip"], str(number))
     identity = ":".join(each for each in (scheme, name, port) if each)
     raise status.service_unavailable(f"no endpoints available for service {go_quote(identity)}")
 
 
-async def _endpoints(backend: Backend, namespace: str, name: str) -> Object:
-    try:
-        return await read_object(backend, "endpoints", namespace, name)
-    except StatusError as error:
-        if error.code != 404:
-            raise
-        raise status.not_found("services", name) from None  # kube-apiserver's answer, too
-
-
-def _candidates(subsets: list[Mapping[str, Any]], wanted: str) -> Iterator[tuple[Mapping[str, Any], int]]:
+def _candidates(endpoints: Object, wanted: str) -> list[tuple[Mapping[str, Any], int]] | None:
+    """Return the addresses and numbers of the wanted port in random order. None: there are no subsets at all."""
+    found: list[tuple[Mapping[str, Any], int]] = []
+    subsets = list(endpoints.get("subsets") or ())
+    random.shuffle(subsets)
     for subset in subsets:
         addresses = list(subset.get("addresses") or ())
         for each in subset.get("ports") or ():
             if each.get("name", "") == wanted:
                 random.shuffle(addresses)
-                yield from ((address, each["port"]) for address in addresses)
+                found += ((address, each["port"]) for address in addresses)
+    return found if subsets else None
 
 
-async def _is_of_pod(backend: Backend, namespace: str, address: Mapping[str, Any]) -> bool:
+async def _is_of_pod(backend: Backend, context: Context, namespace: str, address: Mapping[str, Any]) -> bool:
     """Tell whether an address of Endpoints is that of a pod of the same namespace. Others are not proxied to."""
     target = address.get("targetRef") or {}
     if target.get("namespace") != namespace:
         return False
     try:
-        pod = await read_object(backend, "pods", namespace, target.get("name", ""))
+        addresses = await read_object(backend, context, "pods", namespace, target.get("name", ""), _addresses)
     except StatusError:
         return False
-    return address["ip"] in _addresses(pod)
+    return address["ip"] in addresses
 
 
-async def _node(backend: Backend, namespace: str, scheme: str, name: str, port: str) -> At:
-    address = await kubelet_of(backend, name)
+async def _node(backend: Backend, context: Context, namespace: str, scheme: str, name: str, port: str) -> At:
+    address = await kubelet_of(backend, context, name)
     if port and port != str(address.port):
         return _at(backend, scheme, address.host, port)
 
@@ -173,5 +172,5 @@ async def _node(backend: Backend, namespace: str, scheme: str, name: str, port: 
     return lambda path: Location(scheme="https", authority=str(address), path=path, server=server)
 
 
-Locator = Callable[[Backend, str, str, str, str], Awaitable[At]]
+Locator = Callable[[Backend, Context, str, str, str, str], Awaitable[At]]
 LOCATORS: Final[Mapping[str, Locator]] = {"pods": _pod, "services": _service, "nodes": _node}

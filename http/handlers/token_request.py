@@ -16,6 +16,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer, SigningFailed
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.kubelets import read_object
 from kubechronicle.http.handlers.responses import computed_response
 from kubechronicle.http.handlers.write_request import decode_object, enter_manager, read_write, showing_warnings
 from kubechronicle.http.messages import Request, Response
@@ -53,16 +54,16 @@ async def _account(backend: Backend, context: Context, asked: Object) -> Object:
     """Return the service account of a request. StatusError 404, 409, 422."""
     info = context.info
     token_request.match_account(asked, info.name)
-    account = await _read(backend, "serviceaccounts", info.namespace, info.name)
+    account = await read_object(backend, context, "serviceaccounts", info.namespace, info.name, token_request.named)
     token_request.match_uid(asked, account)
     return account
 
 
 async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Context, sent: Object, now: int) -> Object:
     """Return the TokenRequest, which is complete, with its token. StatusError 400, 404, 409, 500."""
-    info, spec = context.info, sent["spec"]
+    spec = sent["spec"]
     account = await _account(backend, context, sent)
-    bound = await _bound(backend, spec.get("boundObjectRef"), info.namespace, info.name)
+    bound = await _bound(backend, context, spec.get("boundObjectRef"))
     limit = issuer.max_expiration
     if limit and spec["expirationSeconds"] > limit:
         requested = spec["expirationSeconds"]
@@ -94,13 +95,14 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
     return {**kind, "metadata": sent["metadata"], "spec": shown, "status": result}
 
 
-async def _bound(backend: Backend, reference: Any, namespace: str, account_name: str) -> Bound:
+async def _bound(backend: Backend, context: Context, reference: Any) -> Bound:
     """Return the object that the token is bound to, in its current state."""
     if reference is None:
         return Bound()
     kind = token_request.bound_kind(reference)
-    obj = await _read(backend, token_request.BINDABLE[kind], namespace, reference["name"])
-    token_request.match_bound(reference, kind, obj, account_name)
+    namespace, resource = context.info.namespace, token_request.BINDABLE[kind]
+    obj = await read_object(backend, context, resource, namespace, reference["name"], token_request.named)
+    token_request.match_bound(reference, kind, obj, context.info.name)
     identity = (obj["metadata"]["name"], obj["metadata"]["uid"])
     if kind == "Secret":
         return Bound(kind=kind, secret=identity)
@@ -111,14 +113,6 @@ async def _bound(backend: Backend, reference: Any, namespace: str, account_name:
         return Bound(kind=kind, pod=identity)
     node = backend.store.reads.peek("nodes", "", node_name)
     return Bound(kind=kind, pod=identity, node=(node_name, node.uid if node is not None else ""))
-
-
-async def _read(backend: Backend, resource: str, namespace: str, name: str) -> Object:
-    rt = backend.store.registry.builtin("", "v1", resource)
-    entry = await backend.store.reads.get(rt, namespace if rt.namespaced else "", name)
-    if entry is None:
-        raise status.not_found(rt, name)
-    return entry.object()
 
 
 def _timestamp(seconds: int) -> str:

@@ -29,10 +29,14 @@ from kubechronicle.actors.admission.chain import (
     forbidden,
 )
 from kubechronicle.actors.admission.pod_security import standards
+from kubechronicle.actors.evaluation import judge_large
+from kubechronicle.actors.external_answers import awaiting
+from kubechronicle.actors.large_work import QUICK_BYTES
 from kubechronicle.api.configuration.admission import PodSecurityConfiguration
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.steps import Steps, finish
 from kubechronicle.eventlog.entries import Entry
 
 PREFIX: Final = "pod-security.kubernetes.io/"
@@ -75,7 +79,7 @@ class Standard:
     def __str__(self) -> str:
         return f"{self.level}:{self.version}"
 
-    def violations(self, meta: Object, spec: Object) -> list[tuple[str, str]]:
+    def violations(self, meta: Object, spec: Object) -> Steps[list[tuple[str, str]]]:
         minor = standards.NEWEST_MINOR if self.version == LATEST else int(self.version.removeprefix("v1."))
         return standards.evaluate(self.level, minor, meta, spec)
 
@@ -116,46 +120,45 @@ class PodSecurity(AdmissionPlugin):
         if attributes.object is None:
             return None
         if attributes.rt.resource != "namespaces":
-            self._validate(attributes, attributes.object, state)
-            return None
+            return self._validate(attributes, attributes.object, state)
         if attributes.subresource:
             return None
         exempt = attributes.name in self._exempt.namespaces
         return _check_namespace(attributes, attributes.object, state, self._defaults, exempt=exempt)
 
-    def _validate(self, attributes: Attributes, obj: Object, state: State) -> None:
+    def _validate(self, attributes: Attributes, obj: Object, state: State) -> Pending | None:
         is_pod = attributes.rt.resource == "pods"
         if attributes.subresource in IGNORED_SUBRESOURCES if is_pod else attributes.subresource:
-            return
+            return None
         if reason := self._exemption(attributes):
             _exempt(attributes, state, reason)
-            return
+            return None
         namespace = state.peek("namespaces", "", attributes.namespace)
         if namespace is None:
-            return
+            return None
         if self._defaults == PERMISSIVE and LABELS.isdisjoint(namespace.labels):
             if is_pod:
                 attributes.annotations[ENFORCED] = UNLIMITED
                 _count(attributes, state, Standard(), "enforce", denied=False)
-            return
+            return None
         policy, causes = policy_of(namespace.labels, self._defaults)
         if not causes and is_pod and policy.privileged:
             attributes.annotations[ENFORCED] = UNLIMITED
             _count(attributes, state, policy.enforce, "enforce", denied=False)
-            return
+            return None
         if not causes and not is_pod and policy.reports_nothing:
-            return
+            return None
         pod = _pod_of(obj, TEMPLATES.get(attributes.rt.resource, ()))
         if pod is None or (is_pod and attributes.operation == UPDATE and not _changes_pod(attributes, obj)):
-            return
+            return None
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         if spec.get("runtimeClassName", "") in self._exempt.runtime_classes:
             _exempt(attributes, state, "runtimeClass")
-            return
+            return None
         if causes:
             shown = ", ".join(map(str, causes))
             attributes.annotations[ERROR] = f"Failed to parse policy: {f'[{shown}]' if len(causes) > 1 else shown}"
-        _apply(policy, attributes, state, meta, spec, enforces=is_pod)
+        return Pending(_apply(policy, attributes, state, meta, spec, enforces=is_pod), read=policy)
 
     def _exemption(self, attributes: Attributes) -> str:
         """Return the reason why no standard applies to the write, "" if they do."""
@@ -183,21 +186,23 @@ def _labels(attributes: Attributes) -> tuple[str, str, str]:
     return (attributes.operation.lower(), resource, attributes.subresource)
 
 
-def _apply(policy: Policy, attributes: Attributes, state: State, meta: Object, spec: Object, *, enforces: bool) -> None:
+def _apply(
+    policy: Policy, attributes: Attributes, state: State, meta: Object, spec: Object, *, enforces: bool
+) -> PendingSteps:
     """Apply the standards to a pod, or to the template of one. StatusError 403."""
-    found = violations = policy.enforce.violations(meta, spec) if enforces else []
+    found = violations = (yield from policy.enforce.violations(meta, spec)) if enforces else []
     if enforces:
         attributes.annotations[ENFORCED] = str(policy.enforce)
         _count(attributes, state, policy.enforce, "enforce", denied=bool(violations))
     if not enforces or policy.audit != policy.enforce:
-        found = policy.audit.violations(meta, spec)
+        found = yield from policy.audit.violations(meta, spec)
     if found:
         attributes.annotations[VIOLATIONS] = _would_violate(policy.audit, found)
         _count(attributes, state, policy.audit, "audit", denied=True)
     if violations:
         raise forbidden(attributes, f"violates PodSecurity {go_quote(str(policy.enforce))}: {_details(violations)}")
     if policy.warn != policy.audit:
-        found = policy.warn.violations(meta, spec)
+        found = yield from policy.warn.violations(meta, spec)
     if found:
         attributes.warnings.append(_would_violate(policy.warn, found))
         _count(attributes, state, policy.warn, "warn", denied=True)
@@ -222,7 +227,7 @@ def _changes_pod(attributes: Attributes, pod: Object) -> bool:
     """Return True if an update changes images or ephemeral containers. Other updates need no check."""
     if attributes.old is None:
         return True
-    new, old = pod.get("spec") or {}, attributes.old.object().get("spec") or {}
+    new, old = pod.get("spec") or {}, attributes.before.get("spec") or {}
     for field in ("containers", "initContainers"):
         if _images(new, field) != _images(old, field):
             return True
@@ -312,23 +317,26 @@ def _warn_of_existing(
     attributes: Attributes, namespace: str, wanted: Standard, entries: Sequence[Entry]
 ) -> PendingSteps:
     """Warn of existing pods that violate the new level. One pod of each controller is checked first."""
-    first: list[Object] = []
-    others: list[Object] = []
+    first: list[Entry] = []
+    others: list[Entry] = []
     seen: set[str] = set()
     for entry in entries:
         yield None
-        pod = entry.object()
-        owners = pod["metadata"].get("ownerReferences") or []
+        owners = entry.ending().owners or ()
         controller = next((one.get("uid", "") for one in owners if one.get("controller")), "")
-        (others if controller and controller in seen else first).append(pod)
+        (others if controller and controller in seen else first).append(entry)
         seen.add(controller)
     pods = first + others
     breaking: dict[str, list[str]] = {}
     for pod in pods[:MAX_PODS]:
         yield None
-        violations = wanted.violations(pod["metadata"], pod.get("spec") or {})
-        if violations:
-            breaking.setdefault(", ".join(reason for reason, _ in violations), []).append(pod["metadata"]["name"])
+        if len(pod.json) > QUICK_BYTES:
+            look = partial(judge_large, (PodSecurity.name, pod.key, wanted), pod.revision, _reasons, wanted, pod)
+            reasons = yield from awaiting(look)
+        else:
+            reasons = _reasons(wanted, pod)
+        if reasons:
+            breaking.setdefault(reasons, []).append(pod.key.name)
     warnings = attributes.warnings
     if len(pods) > MAX_PODS:
         part = f"the first {MAX_PODS} of {len(pods)} existing pods"
@@ -337,6 +345,12 @@ def _warn_of_existing(
         subject = f"existing pods in namespace {go_quote(namespace)} violate the new PodSecurity enforce level"
         warnings.append(f"{subject} {go_quote(str(wanted))}")
     warnings += sorted(f"{_name_list(names)}: {reasons}" for reasons, names in breaking.items())
+
+
+def _reasons(wanted: Standard, entry: Entry) -> str:
+    """Return the reasons of all violations by an existing pod as text."""
+    pod = entry.object()
+    return ", ".join(reason for reason, _ in finish(wanted.violations(pod["metadata"], pod.get("spec") or {})))
 
 
 def _name_list(names: list[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from kubechronicle.actors.admission.pod_security import checks
 from kubechronicle.actors.admission.pod_security.checks import CheckPod
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.steps import Steps
 
 PRIVILEGED: Final = "privileged"
 BASELINE: Final = "baseline"
@@ -91,7 +92,11 @@ def checks_of(level: str, minor: int) -> tuple[CheckPod, ...]:
     return tuple(check for row in rows if (check := row.check_of(minor)) is not None)
 
 
-def evaluate(level: str, minor: int, meta: Object, spec: Object) -> list[tuple[str, str]]:
-    """Return (reason, detail) of every violation of the level in the pod."""
-    selected = checks_of(level, min(minor, NEWEST_MINOR))
-    return [violation for check in selected if (violation := check(meta, spec)) is not None]
+def evaluate(level: str, minor: int, meta: Object, spec: Object) -> Steps[list[tuple[str, str]]]:
+    """Return (reason, detail) of every violation of the level in the pod. Each check looks at all containers."""
+    found = []
+    for check in checks_of(level, min(minor, NEWEST_MINOR)):
+        if (violation := check(meta, spec)) is not None:
+            found.append(violation)
+        yield
+    return found

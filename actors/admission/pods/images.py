@@ -42,7 +42,7 @@ def _pull_policies(attributes: Attributes) -> Iterator[tuple[Any, str, str]]:
         return
     spec = pod.setdefault("spec", {})
     if attributes.old is not None:
-        old = attributes.old.object().get("spec") or {}
+        old = attributes.before.get("spec") or {}
         known = {container.get("image", "") for container, _ in containers_of(old, "spec")}
         if all(container.get("image", "") in known for container, _ in containers_of(spec, "spec")):
             return

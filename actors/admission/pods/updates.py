@@ -30,7 +30,7 @@ def _changed_on_node(attributes: Attributes) -> tuple[Object, Object, str] | Non
     """Return the pod after and before, and its node, if the update changes a scheduled pod's generation."""
     if attributes.object is None or attributes.old is None:
         return None
-    pod, old = attributes.object, attributes.old.object()
+    pod, old = attributes.object, attributes.before
     node = (pod.get("spec") or {}).get("nodeName", "")
     if not node or pod["metadata"].get("generation", 0) == old["metadata"].get("generation", 0):
         return None

@@ -23,15 +23,16 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.options import refuse_dry_run
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.subresources.pod_streams import container_of, kubelet_target, node_of, read_options
+from kubechronicle.api.subresources.pod_streams import place_of, read_options
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.kubelets import kubelet_of, read_object
 from kubechronicle.http.handlers.write_request import showing_warnings
 from kubechronicle.http.messages import SWITCHED, ClientDisconnected, Request, Response, Upgrade
 from kubechronicle.http.proxying.backend_request import close_now
 from kubechronicle.http.proxying.dialing import DialError
-from kubechronicle.http.proxying.kubelets import KubeletAddress, NoAddress
+from kubechronicle.http.proxying.kubelets import KubeletAddress
 from kubechronicle.http.proxying.switching import Head, SwitchFailed, read_error, require_switch, switch
 from kubechronicle.http.streaming import tunnel
 from kubechronicle.http.streaming.command_relay import relay_command
@@ -67,14 +68,10 @@ async def stream_pod(backend: Backend, request: Request, context: Context, rt: R
     with showing_warnings(context, target):
         await backend.store.writes.admit_connect(caller, target, options)
     await _require_create(backend, context)
-    entry = await backend.store.reads.get(rt, info.namespace, info.name)
-    if entry is None:
-        raise status.not_found(rt, info.name)
-    pod = entry.object()
-    container = "" if info.subresource == "portforward" else container_of(pod, options.get("container", ""))
-    node = node_of(pod)
-    address = await _kubelet_address(backend, rt, node)
-    path = kubelet_target(info.subresource, pod, container, options)
+    look = partial(place_of, subresource=info.subresource, options=options)
+    node, path = await read_object(backend, context, "pods", info.namespace, info.name, look)
+    # sic: kube-apiserver names the resource of the request.
+    address = await kubelet_of(backend, context, node, revision=0, missing=rt)
     to_kubelet = TRANSLATES in address.features
     backend.metrics.streams.routed(info.subresource, to_kubelet=to_kubelet)
     upgrade = request.upgrade
@@ -86,18 +83,6 @@ async def stream_pod(backend: Backend, request: Request, context: Context, rt: R
     except* (*GONE, ClientDisconnected):
         pass  # the client or the kubelet is gone, and the other side has been closed
     return SWITCHED
-
-
-async def _kubelet_address(backend: Backend, pods: ResourceType, name: str) -> KubeletAddress:
-    """Return the address of a node's kubelet. StatusError 404 without such a Node, 500 without an address."""
-    nodes = backend.store.registry.builtin("", "v1", "nodes")
-    entry = await backend.store.reads.get(nodes, "", name, revision=0)
-    if entry is None:
-        raise status.not_found(pods, name)  # sic: kube-apiserver names the resource of the request
-    try:
-        return backend.kubelets.address_of(entry.object())
-    except NoAddress as error:
-        raise status.unknown(str(error)) from None
 
 
 async def _require_create(backend: Backend, context: Context) -> None:

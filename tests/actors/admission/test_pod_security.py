@@ -17,6 +17,7 @@ from kubechronicle.api.configuration.admission import (
     PodSecurityDefaults,
     PodSecurityExemptions,
 )
+from kubechronicle.api.values.steps import finish
 
 PREFIX = "pod-security.kubernetes.io/"
 DEFAULT = "/api/v1/namespaces/default"
@@ -29,7 +30,7 @@ SAFE: Any = {
 
 
 def reasons(level: str, spec: Any, *, minor: int = 36, **meta: Any) -> list[str]:
-    return [reason for reason, _ in standards.evaluate(level, minor, meta, spec)]
+    return [reason for reason, _ in finish(standards.evaluate(level, minor, meta, spec))]
 
 
 def container(**fields: Any) -> Any:
@@ -81,8 +82,8 @@ def container(**fields: Any) -> Any:
     ],
 )
 def test_the_baseline_level_rejects(spec: Any, reason: str, detail: str) -> None:
-    assert standards.evaluate("baseline", 36, {}, spec) == [(reason, detail)]
-    assert standards.evaluate("privileged", 36, {}, spec) == []
+    assert finish(standards.evaluate("baseline", 36, {}, spec)) == [(reason, detail)]
+    assert finish(standards.evaluate("privileged", 36, {}, spec)) == []
 
 
 def test_safe_pods_are_allowed() -> None:
@@ -100,7 +101,7 @@ def test_the_restricted_level_rejects() -> None:
     # A restricted check replaces its baseline check.
     spec = {**SAFE, "volumes": [{"name": "h", "hostPath": {}}, {"name": "n", "nfs": {}}]}
     detail = 'volumes "h", "n" use restricted volume types "hostPath", "nfs"'
-    assert standards.evaluate("restricted", 36, {}, spec) == [("restricted volume types", detail)]
+    assert finish(standards.evaluate("restricted", 36, {}, spec)) == [("restricted volume types", detail)]
     root = {**SAFE, "securityContext": {**SAFE["securityContext"], "runAsUser": 0}}
     assert reasons("restricted", root) == ["runAsUser=0"]
 
