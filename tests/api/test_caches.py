@@ -48,6 +48,7 @@ ALLOWED = {
     "api.configuration.structuring.converter": "by a flag",
     "api.features.gates.gates_of": "by releases of which the package has a table",
     "api.configuration.structuring.fields_of": BY_TYPE,
+    "api.kinds.reading.release": BY_NAME,
     "api.openapi.published._by_field": "by tables of the program",
     "api.openapi.v3._makers": NO_ARGUMENT,
     "api.pipeline.body_types._known_kinds": NO_ARGUMENT,

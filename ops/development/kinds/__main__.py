@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kubechronicle.ops.development.differential import reference
-from kubechronicle.ops.development.kinds import gates
+from kubechronicle.ops.development.kinds import gates, modules, writing
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 CACHE: Final = ROOT / ".cache" / "kinds"
@@ -27,7 +27,11 @@ def _gates(release: str, folder: Path) -> Iterator[tuple[str, str]]:
     yield gates.FILE, gates.feature_gates(release, folder)
 
 
-PARTS: Final[Sequence[Part]] = (_gates,)
+def _types(release: str, folder: Path) -> Iterator[tuple[str, str]]:
+    yield from writing.files(modules.packages(release), release).items()
+
+
+PARTS: Final[Sequence[Part]] = (_types, _gates)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,9 +51,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(release: str, target: Path, *, check: bool) -> int:
     different = 0
+    obsolete = {file for file in target.rglob("*") if file.is_file()}
     for part in PARTS:
         for name, text in part(release, CACHE):
             file = target / name
+            obsolete.discard(file)
             if file.is_file() and file.read_text() == text:
                 continue
             different += 1
@@ -57,7 +63,11 @@ def _run(release: str, target: Path, *, check: bool) -> int:
             if not check:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text)
-    return int(check and different > 0)
+    for file in sorted(obsolete):
+        print(f"{file.relative_to(ROOT)} {'is obsolete' if check else 'is removed'}")
+        if not check:
+            file.unlink()
+    return int(check and (different > 0 or bool(obsolete)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,8 @@
+"""Facts about the types of each Kubernetes minor: data that `make kinds` writes, and their reader."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SERVED: Final = "1.36"
+"""The minor whose types are served."""
