@@ -232,6 +232,9 @@ class Release:
             raise KeyError(minor)
         files = sorted([*published, *(folder / "own").glob("*.txt")], key=lambda file: file.name)
         self.packages = {package.name: package for package in (Package(self, file) for file in files)}
+        self.group_versions = {
+            package.api_version: package for package in self.packages.values() if package.is_group_version
+        }
         self._models = {package.model: package for package in self.packages.values()}
 
     def declared(self, name: str) -> Declared:
@@ -243,6 +246,16 @@ class Release:
         """Return the type of a name in OpenAPI such as ``io.k8s.api.core.v1.Pod``. KeyError if there is none."""
         model, _, kind = definition.rpartition(".")
         return self._models[model].types[kind]
+
+    def behind(self, kind: GoType) -> GoType:
+        """Return the type behind pointers and names: a struct, a basic type, a list or a map."""
+        while True:
+            if kind.shape == POINTER and kind.of is not None:
+                kind = kind.of
+            elif "." in kind.name and not (declared := self.declared(kind.name)).is_struct:
+                kind = declared.behind
+            else:
+                return kind
 
     def types(self) -> Iterator[Declared]:
         """Yield all types."""

@@ -18,7 +18,7 @@ import pytest
 
 from kubechronicle import actors, api, http
 from kubechronicle.api.builtin.common import go_shapes
-from kubechronicle.api.codecs.wire import json_order, table
+from kubechronicle.api.codecs.wire import table
 from kubechronicle.api.meta import stored_contents, stored_sets
 from kubechronicle.api.schema import free_fields, types
 from kubechronicle.api.selectors import label_selectors
@@ -40,10 +40,6 @@ ALLOWED = {
     "api.cel.devices.environment": NO_ARGUMENT,
     "api.cel.environment.base_environment": NO_ARGUMENT,
     "api.codecs.wire.compiler.function_name": "by names of messages in the program's table, of which code is generated",
-    "api.codecs.wire.json_order._exceptions": NO_ARGUMENT,
-    "api.codecs.wire.json_order._fields": BY_NAME,
-    "api.codecs.wire.json_order._messages": NO_ARGUMENT,
-    "api.codecs.wire.table._table": NO_ARGUMENT,
     "api.codecs.wire.table.message_named": BY_NAME,
     "api.configuration.structuring.converter": "by a flag",
     "api.features.gates.gates_of": "by releases of which the package has a table",
@@ -151,7 +147,7 @@ def test_every_cache_at_module_level_is_registered(package: Any) -> None:
 
 
 def test_what_is_kept_by_name_is_bounded_by_the_tables() -> None:
-    for memo in (go_shapes._members, json_order._fields, table.message_named, free_fields._names, types.object_type):
+    for memo in (go_shapes._members, table.message_named, free_fields._names, types.object_type):
         size = memo.cache_info().currsize
         with pytest.raises((KeyError, TypeError)):
             memo("text of an object")

@@ -1,69 +1,39 @@
 """The order of JSON fields that Go writes: that of the fields of its structs.
 
 Lives here: putting a decoded object into that order. Other code needs no order: a client reads fields by name. Only
-errors that show an object need it.
-
-A struct has its fields in the order of their protobuf numbers, with exceptions in `json_order.json`. Keys of maps are
-sorted.
+errors that show an object need it. The fields of a struct have the order of the facts about types (api/kinds), keys of
+maps are sorted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import orjson
-
 from kubechronicle.api.codecs.wire import table
+from kubechronicle.api.kinds import reading
+from kubechronicle.api.kinds.reading import LIST, MAP, Declared, GoType
 
 __all__ = ["in_go_order", "in_order_of"]
 
-_FIELD_SET = "fieldsv1"
+_FIELD_SET = "meta.v1.FieldsV1"
 _TYPE: tuple[str, ...] = ("kind", "apiVersion")
 
 
 def in_go_order(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object with its fields in Go's order, unchanged if its kind is unknown."""
     name = table.message_for(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
-    return obj if name is None else _object(obj, name)
+    return obj if name is None else in_order_of(name, obj)
 
 
 def in_order_of(message: str, value: dict[str, Any]) -> dict[str, Any]:
     """Return a struct, such as "meta/v1.ObjectMeta", with its fields in Go's order."""
-    return _object(value, message)
+    return _object(value, reading.release().declared(message.replace("/", ".")))
 
 
-@cache
-def _exceptions() -> Mapping[str, str]:
-    document: dict[str, dict[str, str]] = orjson.loads(Path(__file__).with_name("json_order.json").read_bytes())
-    return document["messages"]
-
-
-@cache
-def _messages() -> frozenset[str]:
-    return frozenset(table.messages())
-
-
-@cache  # bounded by the table
-def _fields(name: str) -> Mapping[str, table.Field]:
-    """Return the fields of a message by JSON name, in Go's order, those of inlined structs among them."""
-    listed = table.message_named(name).fields
-    order = _exceptions().get(name)
-    if order is not None:
-        places = {field: place for place, field in enumerate(order.split())}
-        listed = tuple(sorted(listed, key=lambda field: places.get(field.name or ".", len(places))))
-    fields: dict[str, table.Field] = {}
-    for field in listed:
-        fields.update({field.name: field} if field.name else _fields(field.type))
-    return fields
-
-
-def _object(obj: dict[str, Any], name: str) -> dict[str, Any]:
-    fields = _fields(name)
-    ordered: dict[str, Any] = {key: obj[key] for key in _TYPE if key in obj and key not in fields}
-    ordered.update((key, _value(obj[key], field)) for key, field in fields.items() if key in obj)
+def _object(obj: dict[str, Any], declared: Declared) -> dict[str, Any]:
+    fields = declared.members
+    ordered: dict[str, Any] = {key: obj[key] for key in _TYPE if key in obj}
+    ordered.update((key, _value(obj[key], field.type)) for key, (field, _) in fields.items() if key in obj)
     return {**ordered, **{key: value for key, value in obj.items() if key not in fields}}
 
 
@@ -74,17 +44,16 @@ def _sorted_fields(value: Any) -> Any:
     return value
 
 
-def _value(value: Any, field: table.Field) -> Any:
-    if field.type == _FIELD_SET:
+def _value(value: Any, kind: GoType) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    behind = reading.release().behind(kind)
+    if behind.shape == LIST and behind.of is not None and isinstance(value, list):
+        return [_value(item, behind.of) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if behind.shape == MAP and behind.of is not None:
+        return {key: _value(value[key], behind.of) for key in sorted(value)}
+    if behind.name == _FIELD_SET:
         return _sorted_fields(value)
-    if field.type not in _messages():
-        return dict(sorted(value.items())) if field.map and isinstance(value, dict) else value
-    if field.map and isinstance(value, dict):
-        return {key: _item(value[key], field.type) for key in sorted(value)}
-    if field.repeated and isinstance(value, list):
-        return [_item(item, field.type) for item in value]
-    return _item(value, field.type)
-
-
-def _item(value: Any, name: str) -> Any:
-    return _object(value, name) if isinstance(value, dict) else value
+    return _object(value, reading.release().declared(behind.name)) if "." in behind.name else value

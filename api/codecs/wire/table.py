@@ -1,36 +1,44 @@
 """The table of protobuf messages: the fields of each message, and the message of each apiVersion and kind.
 
-Lives here: reading `messages.json` into frozen records, once, on first use. Not here: bytes of the wire.
+Lives here: the messages of the facts about types (api/kinds), as frozen records. Not here: bytes of the wire.
 
-A field reads like its Go struct, `"livenessProbe 10 *Probe?"`: JSON name, number, type. `[]` is a list, `{}` a map with
-string keys, `*` a pointer, `?` omitempty, `~` omitzero. The name `.` marks an inlined struct: JSON has its fields among
-those of the outer one. Types such as `time` and `quantity` (`values.py`) are messages on the wire, and single values in
-JSON.
+Types such as `time` and `quantity` (`values.py`) are messages on the wire, and single values in JSON. The name "" marks
+an inlined struct: JSON has its fields among those of the outer one.
 
 Invariant: the fields of a message are in ascending order of number, as Go writes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from typing import Final
 
-import orjson
+from kubechronicle.api.kinds import reading
+from kubechronicle.api.kinds.reading import LIST, MAP, OPTION_KINDS, POINTER, Declared, GoType
 
 __all__ = ["SCALARS", "Field", "Message", "message_for", "message_named", "messages"]
 
 # Wire types of scalars; every other type is length-delimited (2).
 SCALARS = {"int32": 0, "int64": 0, "bool": 0, "double": 1}
 
-# Kinds in every group version (apimachinery meta/v1 AddToGroupVersion).
-_IN_EVERY_GROUP = frozenset(
-    {"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions"}
-)
 # Kinds without a version of their own, which are always v1.
 _UNVERSIONED = frozenset({"Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"})
-# meta.k8s.io/v1beta1 shares this type with v1.
-_SHARED_WITH_V1BETA1 = frozenset({"PartialObjectMetadata"})
+
+# Go type -> the name of a type that values.py reads and writes.
+_VALUES: Final[Mapping[str, str]] = {
+    "meta.v1.Time": "time",
+    "meta.v1.MicroTime": "microtime",
+    "meta.v1.FieldsV1": "fieldsv1",
+    "resource.Quantity": "quantity",
+    "intstr.IntOrString": "intorstring",
+    "runtime.RawExtension": "rawextension",
+    "apiextensions.v1.JSON": "rawjson",
+    "apiextensions.v1beta1.JSON": "rawjson",
+    "float64": "double",
+    "int": "int64",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,69 +71,74 @@ class Message:
     fields: tuple[Field, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    specs: dict[str, str]
-    packages: dict[str, str]  # apiVersion -> package
-
-
-@cache
-def _table() -> _Table:
-    document = orjson.loads(Path(__file__).with_name("messages.json").read_bytes())
-    specs: dict[str, str] = {}
-    packages: dict[str, str] = {}
-    for package, content in document["packages"].items():
-        packages[content["apiVersion"]] = package
-        for name, spec in content["messages"].items():
-            specs[f"{package}.{name}"] = spec
-    return _Table(specs, packages)
-
-
 def messages() -> list[str]:
     """Return the names of all messages."""
-    return list(_table().specs)
+    return [_name(declared) for declared in reading.release().types() if _is_message(declared)]
 
 
 @cache  # bounded by the table
 def message_named(name: str) -> Message:
     """Return the message of a name such as "core/v1.Pod". KeyError if there is none."""
-    package = name.rpartition(".")[0]
-    spec = _table().specs[name]
-    return Message(name, tuple(_field(package, text) for text in spec.split("; ")) if spec else ())
+    declared = reading.release().declared(name.replace("/", "."))
+    if not declared.is_struct:
+        raise KeyError(name)
+    fields = (_field(field) for field in declared.fields if field.number)
+    return Message(name, tuple(sorted(fields, key=lambda field: field.number)))
 
 
 def message_for(api_version: str, kind: str) -> str | None:
     """Return the name of the message of an apiVersion and kind, None if the kind has no protobuf form."""
-    table = _table()
-    package = table.packages.get(api_version)
-    if package is not None and (name := f"{package}.{kind}") in table.specs:
-        return name
-    if kind in _IN_EVERY_GROUP or (api_version == "v1" and kind in _UNVERSIONED):
-        return f"meta/v1.{kind}"
-    if api_version == "meta.k8s.io/v1beta1" and kind in _SHARED_WITH_V1BETA1:
+    package = reading.release().group_versions.get(api_version)
+    declared = None if package is None else package.types.get(kind)
+    if declared is not None and _is_message(declared):
+        return _name(declared)
+    if kind in OPTION_KINDS or (api_version == "v1" and kind in _UNVERSIONED):
         return f"meta/v1.{kind}"
     return None
 
 
-def _field(package: str, text: str) -> Field:
-    name, number, kind = text.split(" ")
-    omitzero = kind.endswith("~")
-    kind = kind.removesuffix("~")
-    omitempty = kind.endswith("?")
-    kind = kind.removesuffix("?")
-    repeated, mapped = kind.startswith("[]"), kind.startswith("{}")
-    kind = kind.removeprefix("[]").removeprefix("{}")
-    pointer = kind.startswith("*")
-    kind = kind.removeprefix("*")
-    if kind[:1].isupper():
-        kind = f"{package}.{kind}"
+def _name(declared: Declared) -> str:
+    return f"{declared.package.name.replace('.', '/')}.{declared.name}"
+
+
+def _is_message(declared: Declared) -> bool:
+    """Tell whether a type is a message with fields of its own: those without any number exist in JSON alone."""
+    if not declared.is_struct or not declared.package.is_group_version or "decodes" in declared.marks:
+        return False
+    return not declared.fields or any(field.number for field in declared.fields)
+
+
+def _field(field: reading.Field) -> Field:
+    kind, shapes = _wire_type(field.type)
     return Field(
-        name="" if name == "." else name,
-        number=int(number),
+        name=field.name,
+        number=field.number,
         type=kind,
-        repeated=repeated,
-        map=mapped,
-        pointer=pointer,
-        omitempty=omitempty,
-        omitzero=omitzero,
+        repeated=LIST in shapes,
+        map=MAP in shapes,
+        pointer=POINTER in shapes,
+        omitempty=field.omitempty,
+        omitzero=field.omitzero,
     )
+
+
+def _wire_type(kind: GoType) -> tuple[str, frozenset[str]]:
+    """Return (the name of the innermost type, the shapes around it)."""
+    shapes: set[str] = set()
+    while True:
+        if kind.shape == LIST and kind.of is not None and kind.of.name == "uint8":
+            return "bytes", frozenset(shapes)
+        if kind.of is not None:
+            shapes.add(kind.shape)
+            kind = kind.of
+        elif kind.name in _VALUES:
+            return _VALUES[kind.name], frozenset(shapes)
+        elif "." not in kind.name:
+            return kind.name, frozenset(shapes)
+        else:
+            declared = reading.release().declared(kind.name)
+            if declared.is_struct:
+                return _name(declared), frozenset(shapes)
+            if "message" in declared.marks:
+                return "strings", frozenset(shapes)
+            kind = declared.behind
