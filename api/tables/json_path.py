@@ -2,7 +2,8 @@
 
 Supported: ``.name``, ``.a\\.b``, ``['name']``, ``[0]``, ``[-1]``, ``[1:3]``, ``[*]``, ``.*``, ``..name``, unions
 such as ``['a','b']``, and filters such as ``[?(@.type=="Ready")]``. A path may be in braces. Missing data is no error:
-the path finds nothing.
+the path finds nothing. Paths that look at all values below another one, and several times, may look at any number. So
+all paths of a row together look at MOST_VISITS values (Visits).
 Source: client-go ``util/jsonpath``.
 """
 
@@ -15,7 +16,8 @@ from typing import Any, Final
 
 from kubechronicle.api.values.caches import remembered
 
-Finder = Callable[[Any], Iterator[Any]]
+MOST_VISITS: Final = 200_000
+"""Values that the paths of one row may look at; names alone do not count. They take 0.1 s."""
 
 PATHS_KEPT: Final = 1024
 """The most cached paths: far more than the columns of all custom resources of a large cluster."""
@@ -23,6 +25,33 @@ PATHS_KEPT: Final = 1024
 
 class JsonPathError(ValueError):
     """An unsupported path."""
+
+
+class TooManyVisits(Exception):
+    """The paths of a row have looked at MOST_VISITS values."""
+
+
+class Visits:
+    """The number of values that the paths of one row may still look at."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MOST_VISITS
+
+    def count(self, number: int) -> None:
+        """Count values. TooManyVisits."""
+        self._left -= number
+        if self._left < 0:
+            raise TooManyVisits
+
+
+Finder = Callable[[Any, Visits], Iterator[Any]]
+
+
+def looks_further(text: str) -> int:
+    """Return the number of steps of a path that look at more than one value, or more for a text that has none."""
+    return text.count("..") + text.count("*") + text.count("?") + text.count(":") + text.count(",")
 
 
 _STEP: Final = re.compile(
@@ -97,17 +126,19 @@ def _step(match: re.Match[str]) -> Finder:
 def _chain(steps: Iterable[Finder]) -> Finder:
     todo = tuple(steps)
 
-    def find(document: Any) -> Iterator[Any]:
-        found: Iterable[Any] = (document,)
+    def find(document: Any, visits: Visits) -> Iterator[Any]:
+        found: Sequence[Any] = (document,)
         for step in todo:
-            found = [result for value in found for result in step(value)]
+            if len(found) > 1:
+                visits.count(len(found))
+            found = [result for value in found for result in step(value, visits)]
         return iter(found)
 
     return find
 
 
 def _named(name: str) -> Finder:
-    def find(value: Any) -> Iterator[Any]:
+    def find(value: Any, visits: Visits) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
 
@@ -115,32 +146,35 @@ def _named(name: str) -> Finder:
 
 
 def _deep(name: str) -> Finder:
-    def find(value: Any) -> Iterator[Any]:
+    def find(value: Any, visits: Visits) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
-        for child in _children(value):
-            yield from find(child)
+        for child in _children(value, visits):
+            yield from find(child, visits)
 
     return find
 
 
-def _children(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from (value[key] for key in sorted(value))
-    elif isinstance(value, list):
-        yield from value
+def _children(value: Any, visits: Visits) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        visits.count(len(value))
+        yield from value if isinstance(value, list) else (value[key] for key in sorted(value))
 
 
 def _union(members: Sequence[Finder]) -> Finder:
-    return lambda value: (found for member in members for found in member(value))
+    def find(value: Any, visits: Visits) -> Iterator[Any]:
+        visits.count(len(members))
+        return (found for member in members for found in member(value, visits))
+
+    return find
 
 
 def _sliced(part: slice) -> Finder:
-    return lambda value: iter(value[part] if isinstance(value, list) else ())
+    return lambda value, _: iter(value[part] if isinstance(value, list) else ())
 
 
 def _indexed(index: int) -> Finder:
-    def find(value: Any) -> Iterator[Any]:
+    def find(value: Any, visits: Visits) -> Iterator[Any]:
         if isinstance(value, list) and -len(value) <= index < len(value):
             yield value[index]
 
@@ -153,13 +187,15 @@ def _filtered(condition: str) -> Finder:
         raise JsonPathError(f"cannot understand the filter {condition!r}")
     left = _chain(list(_steps(match.group("left"))))
     if match.group("operator") is None:
-        return lambda value: (item for item in _children(value) if next(left(item), None) is not None)
+        return lambda value, visits: (
+            item for item in _children(value, visits) if next(left(item, visits), None) is not None
+        )
     compare, right = _OPERATORS[match.group("operator")], _operand(match.group("right"))
 
-    def find(value: Any) -> Iterator[Any]:
-        for item in _children(value):
-            found = next(left(item), None)
-            wanted = next(right(item), None)
+    def find(value: Any, visits: Visits) -> Iterator[Any]:
+        for item in _children(value, visits):
+            found = next(left(item, visits), None)
+            wanted = next(right(item, visits), None)
             if found is not None and _comparable(found, wanted) and compare(found, wanted):
                 yield item
 
@@ -191,4 +227,4 @@ def _operand(text: str) -> Finder:
             literal = float(text) if "." in text or "e" in text.lower() else int(text)
         except ValueError:
             raise JsonPathError(f"cannot understand the operand {text!r}") from None
-    return lambda _: iter((literal,))
+    return lambda *_: iter((literal,))

@@ -38,9 +38,8 @@ def object_response(code: int, form: Representation, obj: Object) -> Response:
 def one_body_at_once(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes | None:
     """Encode an answer of one object that is short, or as it is stored; None: it needs ``one_body``."""
     parts = context.parts
-    if (parts is not None and parts.spans is not None) or not (
-        len(entry.json) <= LARGE_BYTES or encoder.splices(entry)
-    ):
+    may_be_long = encoder.transforms or len(entry.json) > LARGE_BYTES
+    if (parts is not None and parts.spans is not None) or (may_be_long and encoder.work(entry) > LARGE_BYTES):
         return None
     if parts is None:
         return encoder.one(entry)
@@ -58,10 +57,10 @@ async def one_body(context: Context, encoder: EntryEncoder, entry: Entry) -> byt
     body = one_body_at_once(context, encoder, entry)
     if body is not None:
         return body
-    size = len(entry.json)
     with timed(_part(encoder), "SerializeObject"):
-        if size <= LARGE_BYTES or encoder.splices(entry):
+        if encoder.work(entry) <= LARGE_BYTES:
             return encoder.one(entry)
+        size = max(len(entry.json), LARGE_BYTES)
         await context.turn.begin(size)
         return await context.turn.run(size, encoder.one, entry)
 

@@ -52,6 +52,7 @@ CHUNK_BYTES = 64 * 1024
 # that a slow client holds only one part in memory.
 INITIAL_PART = 500
 INITIAL_BYTES = 256 * 1024
+MANY_BYTES = 1024 * 1024  # of the events of a batch, from which their frames are made in a thread
 # Seconds between two attempts to read the log while it is unavailable.
 LOG_RETRY = 1.0
 
@@ -359,8 +360,9 @@ class WatchStream:
 
 
 def is_slow(encoder: EventEncoder, events: Sequence[Event]) -> bool:
-    """Return True if the frames of these events must be made in a thread: large objects are encoded."""
-    return any(len(event.entry.json) > LARGE_BYTES and not encoder.splices(event.entry) for event in events)
+    """Return True if the frames of these events must be made in a thread: large objects are encoded, or many rows."""
+    work = [encoder.work(event.entry) for event in events]
+    return max(work, default=0) > LARGE_BYTES or sum(work) > MANY_BYTES
 
 
 def _take_none(batch: Batch) -> bool:

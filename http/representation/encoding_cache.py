@@ -28,6 +28,7 @@ import trio
 
 from kubechronicle.actors.fair_share import FairThreads
 from kubechronicle.actors.large_work import LARGE_BYTES
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.metrics import Reading
@@ -255,24 +256,36 @@ def _estimated_bytes(entries: Sequence[Entry]) -> int:
     return len(entries) * (8 + sum(len(entry.json) for entry in some) // max(len(some), 1))
 
 
+def size_of(entry: Entry) -> int:
+    """Return the bytes of an entry's object."""
+    return len(entry.json)
+
+
 class CachedEncoder(Generic[T]):
     """Encodes the entries of one answer through the cache.
 
     ``cache``: None to encode every entry.
     ``encode``: encodes one entry.
     ``size``: returns the bytes of an encoding.
+    ``work``: returns the bytes that the encoding of an entry is worth.
 
     An answer adds at most half of the cache's bytes: of a longer list the beginning, because each part would displace
     the part before.
     """
 
     def __init__(
-        self, cache: EncodingCache | None, variant: Hashable, encode: Callable[[Entry], T], size: Callable[[T], int]
+        self,
+        cache: EncodingCache | None,
+        variant: Hashable,
+        encode: Callable[[Entry], T],
+        size: Callable[[T], int],
+        work: Callable[[Entry], int] = size_of,
     ) -> None:
         self._cache = cache
         self._variant = variant
         self._encode = encode
         self._size = size
+        self._work = work
         self._room = cache.half if cache is not None else 0
         self._erasures = cache.erasures if cache is not None else 0
 
@@ -292,14 +305,19 @@ class CachedEncoder(Generic[T]):
         return self._completed(entries, known) if missing else known  # type: ignore[return-value]
 
     async def all_large(self, entries: Sequence[Entry]) -> list[T]:
-        """As ``all``, but large entries are encoded in a thread."""
+        """As ``all``, but with pauses, and large entries are encoded in a thread."""
         known, missing = self._known(entries)
         if not missing:
             return known  # type: ignore[return-value]
+        pauses = Pauses()
         for index, entry in enumerate(entries):
-            if known[index] is None and len(entry.json) > LARGE_BYTES:
-                known[index] = await LARGE_ENTRIES.run(self.one, entry)
-        return self._completed(entries, known)
+            if known[index] is None:
+                if self._work(entry) > LARGE_BYTES:
+                    known[index] = await LARGE_ENTRIES.run(self.one, entry)
+                else:
+                    known[index] = self._encode(entry) if self._cache is None else self._missing(entry)
+                await pauses.pause()
+        return known  # type: ignore[return-value]
 
     def _known(self, entries: Sequence[Entry]) -> tuple[list[T | None], int]:
         """Return the encodings in the young generation, with None for the others, and the number of these."""

@@ -114,6 +114,15 @@ class EntryEncoder:
         """True if answers have rows of tables, or metadata, instead of the objects: both are cached as bytes."""
         return not self._plain
 
+    def work(self, entry: Entry) -> int:
+        """Return the bytes that the encoding of an entry is worth; 0 if its stored bytes are a part of the answer."""
+        if self.splices(entry):
+            return 0
+        if not self._table:
+            return len(entry.json)
+        printer = printer_of(self.rt)
+        return len(entry.json) * printer.times + printer.row_bytes
+
     @property
     def items_variant(self) -> Hashable:
         """The rules by which the items of lists are encoded; None if they also depend on the time."""
@@ -137,11 +146,11 @@ class EntryEncoder:
     def _items(self) -> CachedEncoder[bytes]:
         """The encoder of list items: JSON, or protobuf messages with tag and length."""
         encode_item = self._protobuf_item if self.form.media_type == PROTOBUF else self._json_item
-        return CachedEncoder(self._cache, self._variant, encode_item, len)
+        return CachedEncoder(self._cache, self._variant, encode_item, len, self.work)
 
     @cached_property
     def _rows(self) -> CachedEncoder[Row]:
-        return CachedEncoder(self._cache, self._variant, self._row, row_size)
+        return CachedEncoder(self._cache, self._variant, self._row, row_size, self.work)
 
     def _protobuf_item(self, entry: Entry) -> bytes:
         return protobuf.list_item(protobuf.encode_raw(self._shown(entry)))
@@ -277,7 +286,7 @@ class EntryEncoder:
         self, encode_list: Callable[[Sequence[Entry], Object], bytes], entries: Sequence[Entry], metadata: Object
     ) -> bytes:
         """Encode a list as a whole, a long one in a thread."""
-        if len(entries) <= PART and stored_bytes(entries) <= LARGE_BYTES:
+        if len(entries) <= PART and sum(map(self.work, entries)) <= LARGE_BYTES:
             return encode_list(entries, metadata)
         return await LARGE_ENTRIES.run(encode_list, entries, metadata)
 
@@ -286,7 +295,9 @@ class EntryEncoder:
     ) -> Body:
         """Encode a long list as indented JSON, item by item. ``empty``: the text of the frame without items."""
         opening, _, closing = self._encode_json(frame, pretty=True).rpartition(empty)
-        encode_items = partial(encode_all, entries, CachedEncoder(None, None, encode_item, len), b"," + INDENT)
+        encode_items = partial(
+            encode_all, entries, CachedEncoder(None, None, encode_item, len, self.work), b"," + INDENT
+        )
         items = await list_items(self._cache, ("pretty", self._variant), entries, encode_items, keeps=False)
         return ListBody(b"%b%b[%b" % (opening, empty[:-2], INDENT), items, b"\n  ]" + closing)
 

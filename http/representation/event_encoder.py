@@ -14,7 +14,7 @@ from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import types
-from kubechronicle.api.tables.rows import filler
+from kubechronicle.api.tables.rows import Row, filler
 from kubechronicle.api.tables.table import partial_object_metadata
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
@@ -59,8 +59,10 @@ class EventEncoder(EntryEncoder):
         """Return the frames of the objects that exist when a watch begins. NoForm."""
         self._check_form()
         if self._table:
-            await self._rows.all_large(entries)  # caches the rows
-            return [self.event("ADDED", entry) for entry in entries]
+            if not self._fills_rows:
+                return [self.event("ADDED", entry) for entry in entries]
+            rows = await self._rows.all_large(entries)
+            return [self._row_event("ADDED", row, entry) for row, entry in zip(rows, entries, strict=True)]
         if self.form.media_type == PROTOBUF:
             items = await self._items.all_large(entries)
             return [protobuf.encode_watch_event("ADDED", self._enveloped(item)) for item in items]
@@ -91,10 +93,10 @@ class EventEncoder(EntryEncoder):
     def _table_event(self, kind: str, entry: Entry, event: Event | None) -> bytes:
         """Return a Table of one row. Only the first one of a watch has column definitions. ``event`` caches the row,
         but not its ages."""
-        metadata = {"resourceVersion": str(entry.revision)}
         if event is not None and self._as_of is not None:
             self._as_of = max(self._as_of, event.committed_at)
         if not self._fills_rows:
+            metadata = {"resourceVersion": str(entry.revision)}
             return self.frame(kind, self._event_table([self._both(entry)], metadata))
         if event is None:
             (row,) = self._rows.all((entry,))
@@ -102,6 +104,10 @@ class EventEncoder(EntryEncoder):
             # By the entry: a DELETED event of an object that no longer matches shows the state before the event.
             key = (entry, *self._variant)
             row = event.cache.get(key) or event.cache.setdefault(key, self._row(entry))
+        return self._row_event(kind, row, entry)
+
+    def _row_event(self, kind: str, row: Row, entry: Entry) -> bytes:
+        metadata = {"resourceVersion": str(entry.revision)}
         body = self._table_around(joined_items([filler(self._now())(row)]), metadata, no_headers=self._columns_sent)
         self._columns_sent = True
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), body.whole())

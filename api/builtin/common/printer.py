@@ -52,6 +52,7 @@ class Printer:
     ``conditions``: returns the conditions of an object's row.
     ``order``: sort key of a list that is not sorted by name.
     ``null_when_empty``: an empty list has null rows instead of an empty list of rows.
+    ``row_bytes``, ``times``: a row takes as long as the encoding of so many bytes, and of its object so many times.
     """
 
     columns: tuple[Column, ...]
@@ -59,6 +60,8 @@ class Printer:
     conditions: Callable[[ReadOnlyObject], list[dict[str, Any]] | None] | None = None
     order: Callable[[ReadOnlyObject], Any] | None = None
     null_when_empty: bool = False
+    row_bytes: int = 0
+    times: int = 1
 
 
 def field_description(field: str) -> str:
