@@ -30,7 +30,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, take_work
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.strategies import KindRules, strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata, stored_sets
 from kubechronicle.api.meta.encoding import copy_object
@@ -79,9 +79,16 @@ Prepare = Callable[[Entry, Turn], Awaitable[Proposal]]
 
 
 class Preparation:
-    def __init__(self, reads: Reads, admission: AdmissionChain) -> None:
+    """Prepares writes. ``rules``: those of the server's feature gates; None: of the default ones."""
+
+    def __init__(self, reads: Reads, admission: AdmissionChain, rules: KindRules | None = None) -> None:
         self._reads = reads
         self._admission = admission
+        self._rules = rules
+
+    def over(self, admission: AdmissionChain) -> Preparation:
+        """Return the same with another chain of admission."""
+        return Preparation(self._reads, admission, self._rules)
 
     async def create(
         self, target: Target, make: MakeObject, context: WriteContext, may_create: MayCreate, turn: Turn, size: int
@@ -137,9 +144,11 @@ class Preparation:
         if not self._passes(self._admission.begin_write, attributes):
             await self._pass_on_newest_state(self._admission.begin_write, attributes)
         if turn.is_small(size):
-            prepared = pipeline.finish_create(target.rt, accepted, context, attributes.causes)
+            prepared = pipeline.finish_create(target.rt, accepted, context, attributes.causes, self._rules)
         else:
-            prepared = await turn.run(size, pipeline.finish_create, target.rt, accepted, context, attributes.causes)
+            prepared = await turn.run(
+                size, pipeline.finish_create, target.rt, accepted, context, attributes.causes, self._rules
+            )
         attributes.warnings.extend(prepared.warnings)
         if target.rt.namespaced and not target.namespace:
             raise status.bad_request("Namespace parameter required.")
@@ -180,7 +189,14 @@ class Preparation:
         tracking.keep_usable(work.accepted, work.managed, attributes.warnings)
         self._admission.begin_write(attributes)
         prepared = await turn.run(
-            size, pipeline.finish_update, rt, work.stored, work.accepted, context, attributes.causes
+            size,
+            pipeline.finish_update,
+            rt,
+            work.stored,
+            work.accepted,
+            context,
+            attributes.causes,
+            self._rules,
         )
         if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
             prepared = pipeline.finish_first_update(rt, prepared)

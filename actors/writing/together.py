@@ -75,6 +75,7 @@ class Together:
         reads: Reads,
         loop: WriteLoop,
         admission: AdmissionChain,
+        preparation: Preparation,
         describe: Describe,
         remove: Remove,
         caller: Caller,
@@ -87,7 +88,7 @@ class Together:
         self._turn = turn
         self._overlay = Overlay(describe)
         self._admission = admission.over(self._overlay.over)
-        self._preparation = Preparation(reads, self._admission)
+        self._preparation = preparation.over(self._admission)
         self._writes: list[PendingWrite] = []
         self._options: dict[int, DeleteOptions] = {}
         self._warnings: list[Sequence[str]] = []

@@ -57,6 +57,7 @@ from kubechronicle.actors.writing.targets import context_of, requested_by
 from kubechronicle.actors.writing.together import Together
 from kubechronicle.actors.writing.transactions import transaction_of
 from kubechronicle.actors.writing.write_loop import IsStale, WriteLoop
+from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
@@ -84,13 +85,17 @@ class Writes:
         describe: Describe,
         conversions: Conversions | None = None,
         is_stale: IsStale | None = None,
+        rules: KindRules | None = None,
     ) -> None:
-        """``conversions``: those of webhooks; None: no definition has one. ``is_stale``: as in WriteLoop."""
+        """``conversions``: those of webhooks; None: no definition has one. ``is_stale``: as in WriteLoop.
+
+        ``rules``: as in Preparation.
+        """
         self._reads = reads
         self._actors = actors
         self._admission = admission
         self._describe = describe
-        self._preparation = Preparation(reads, admission)
+        self._preparation = Preparation(reads, admission, rules)
         self._loop = WriteLoop(
             reads=reads,
             actors=actors,
@@ -341,6 +346,7 @@ class Writes:
             reads=self._reads,
             loop=self._loop,
             admission=self._admission,
+            preparation=self._preparation,
             describe=self._describe,
             remove=self._remove,
             caller=caller,

@@ -8,8 +8,10 @@ their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
+from kubechronicle.api.builtin import gated_fields
 from kubechronicle.api.builtin.admissionregistration import strategy as admissionregistration
 from kubechronicle.api.builtin.apiextensions import strategy as apiextensions
 from kubechronicle.api.builtin.apiregistration import strategy as apiregistration
@@ -34,7 +36,10 @@ from kubechronicle.api.builtin.resource import strategy as resource
 from kubechronicle.api.builtin.scheduling import strategy as scheduling
 from kubechronicle.api.builtin.storage import strategy as storage
 from kubechronicle.api.builtin.storagemigration import strategy as storagemigration
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.strategy.gated_fields import DisabledFields
 from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.values.objects import Object
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     **admissionregistration.STRATEGIES,
@@ -67,5 +72,33 @@ _PLAIN: Final = Strategy(subresources=STATUS)
 
 
 def strategy_of(resource: str) -> Strategy:
-    """Return the strategy of a storage resource ("pods", "deployments.apps"), or a plain one."""
+    """Return the strategy of a storage resource ("pods", "deployments.apps"), or a plain one.
+
+    Its flags hold under all feature gates; for its hooks see ``KindRules``.
+    """
     return STRATEGIES.get(resource, _PLAIN)
+
+
+class KindRules:
+    """The rules of all kinds under feature gates: strategies, and the fields that the gates switch off. Immutable."""
+
+    __slots__ = ("_disabled", "_strategies", "gates")
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self.gates = gates
+        self._strategies = {resource: strategy.under(gates) for resource, strategy in STRATEGIES.items()}
+        self._disabled = DisabledFields(gates, gated_fields.TABLE)
+
+    def of(self, resource: str) -> Strategy:
+        """Return the strategy of a storage resource."""
+        return self._strategies.get(resource, _PLAIN)
+
+    def drop(self, resource: str, subresource: str, new: Object, old: Object | None) -> None:
+        """Remove the fields of disabled features that ``old`` does not use from ``new``, in place."""
+        self._disabled.drop(resource, subresource, new, old)
+
+
+@cache
+def default_rules() -> KindRules:
+    """Return the rules under the gates that are on by default."""
+    return KindRules(FeatureGates())

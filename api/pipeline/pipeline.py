@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.strategies import KindRules, default_rules, strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.meta import metadata
@@ -138,16 +138,20 @@ def _check_uid(rt: ResourceType, meta: Object, held: str, ctx: WriteContext) -> 
     check_uid(rt, meta, held, name=ctx.name, namespace=ctx.namespace, dry_run=ctx.dry_run)
 
 
-def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Sequence[Cause] = ()) -> Prepared:
+def finish_create(
+    rt: ResourceType, obj: Object, ctx: WriteContext, known: Sequence[Cause] = (), rules: KindRules | None = None
+) -> Prepared:
     """Apply the rules of creation. Raises 422 for an invalid object; one with a resourceVersion has a ``rejection``.
 
     A PUT may have any number as resourceVersion; another text is 500. ``known``: problems found before, reported first.
+    ``rules``: those of the server's feature gates; None: of the default ones.
     """
     if rt.custom is not None:
         return custom_writes.finish_create(rt, obj, ctx, known)
     if ctx.name:
         metadata.parse_revision(obj["metadata"])
-    strategy = strategy_of(rt.resource)
+    rules = rules or default_rules()
+    strategy = rules.of(rt.resource)
     obj = to_storage_version(rt, obj)
     emptied = _make_null(rt, obj)
     meta = obj["metadata"]
@@ -158,8 +162,12 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
         _reset_status(rt, obj)
     if strategy.generation:
         meta["generation"] = 1
+    if not strategy.drops_last:
+        rules.drop(rt.resource, "", obj, None)
     strategy.prepare_create(obj)
     strategy.prepare_as(rt.api_version, obj, None)
+    if strategy.drops_last:
+        rules.drop(rt.resource, "", obj, None)
     strategy.requested(obj, ctx.requester)
     strategy.stamp(obj, None, ctx.now)
     causes = validation.problems(
@@ -239,18 +247,24 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
 
 
 def finish_update(
-    rt: ResourceType, old: Object, new: Object, ctx: WriteContext, known: Sequence[Cause] = ()
+    rt: ResourceType,
+    old: Object,
+    new: Object,
+    ctx: WriteContext,
+    known: Sequence[Cause] = (),
+    rules: KindRules | None = None,
 ) -> Prepared:
     """Apply the rules of an update.
 
     Raises 409 for a resourceVersion other than the stored one's, 422 for an invalid object or change. ``known``:
-    problems found before, reported before those of the kind's rules.
+    problems found before, reported before those of the kind's rules. ``rules``: as in ``finish_create``.
     """
     if isinstance(new, scale.Scaled):
         new = new.checked()
     if rt.custom is not None:
         return custom_writes.finish_update(rt, old, new, ctx, known)
-    strategy = strategy_of(rt.resource)
+    rules = rules or default_rules()
+    strategy = rules.of(rt.resource)
     new = to_storage_version(rt, new)
     emptied = _make_null(rt, new)
     meta, held = new["metadata"], old["metadata"]
@@ -259,7 +273,9 @@ def finish_update(
     meta["resourceVersion"] = held["resourceVersion"]
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     metadata.keep_generation(meta, held)
-    below = tracking.subresource(rt, ctx)
+    below = strategy.subresources.get(ctx.subresource) if ctx.subresource else None
+    if not strategy.drops_last or below is not None:
+        rules.drop(rt.resource, ctx.subresource if below is not None else "", new, old)
     if below is not None:
         below.prepare(new, old)
         if below.timed is not None:
@@ -270,6 +286,8 @@ def finish_update(
         strategy.prepare_update(new, old)
         strategy.stamp(new, old, ctx.now)
         strategy.prepare_as(rt.api_version, new, old)
+        if strategy.drops_last:
+            rules.drop(rt.resource, "", new, old)
         if strategy.generation and comparison.changes_generation(rt, strategy, new, old, ctx):
             meta["generation"] = held.get("generation", 0) + 1
     metadata.keep_on_update(meta, held)

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.managed_fields.managers import Paths
 from kubechronicle.api.schema.empties import NeverNil
 from kubechronicle.api.strategy.write_context import Requester
@@ -107,6 +108,8 @@ class Strategy:
     ``requested(new, requester)``: records the user that creates an object.
     ``stamp(new, old, now)``: records times of added parts.
     ``prepare_as(api version, new, old)``, ``validate_as``: rules of some versions only; old is None for a creation.
+    ``drops_last``: fields of disabled features (gated_fields.py) are dropped after the hooks, not before them.
+    ``with_gates``, ``without_gates``: feature gate -> the values of other fields while it is on, or off.
     """
 
     names: str = "subdomain"
@@ -143,6 +146,18 @@ class Strategy:
     warnings: Warnings | None = None
     reset: Paths = (("status",),)
     subresources: Mapping[str, SubresourceStrategy] = field(default_factory=lambda: _NO_SUBRESOURCES)
+    drops_last: bool = False
+    with_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    without_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def under(self, gates: FeatureGates) -> Strategy:
+        """Return the strategy as it is under feature gates."""
+        changes: dict[str, Any] = {}
+        for on, choices in ((True, self.with_gates), (False, self.without_gates)):
+            for name, values in choices.items():
+                if gates.enabled(name) is on:
+                    changes |= values
+        return replace(self, **changes) if changes else self
 
 
 def keep(name: str, new: Object, old: Object) -> None:

@@ -28,6 +28,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writing.writes import Writes
+from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.eventlog.log import RevisionLog
@@ -203,6 +204,7 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
         describe=storage.description.describe,
         conversions=conversions,
         is_stale=storage.is_stale if encryption.contents.configured else None,
+        rules=KindRules(plan.features),
     )
     past = PastDefinitions(plan.registry, current, reads)
     store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from kubechronicle.api.builtin.gated_fields import TABLE
+from kubechronicle.api.builtin.strategies import STRATEGIES
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.features.gates import FeatureGates, parse
 from kubechronicle.api.features.versions import EffectiveVersion, effective_version
@@ -13,7 +15,11 @@ from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
-WITH_EFFECT: Final = frozenset({webhook_admission.GATE})
+WITH_EFFECT: Final = frozenset((
+    webhook_admission.GATE, "AllAlpha", "AllBeta",
+    *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
+    *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates)),
+))  # fmt: skip
 """The gates that switch a feature of this server. Others concern other components, or are not built yet."""
 
 
@@ -49,5 +55,5 @@ def warn_of_gates(settings: Settings, gates: FeatureGates) -> None:
     """Log the gates that the operator has set otherwise, and that change nothing here."""
     given = parse(settings.feature_gates.pairs if settings.feature_gates else ())
     for name, value in given.items():
-        if name not in WITH_EFFECT and value != gates.spec(name).default and name not in ("AllAlpha", "AllBeta"):
+        if name not in WITH_EFFECT and value != gates.spec(name).default:
             log.warning(f"--feature-gates: {name} changes nothing here")

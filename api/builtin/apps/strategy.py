@@ -10,7 +10,6 @@ from kubechronicle.api.builtin.apps import validation
 from kubechronicle.api.builtin.apps.daemonset import strategy as daemonset
 from kubechronicle.api.builtin.apps.deployment import strategy as deployment
 from kubechronicle.api.builtin.apps.statefulset import strategy as statefulset
-from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status, selector_update
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
@@ -21,8 +20,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **statefulset.STRATEGIES,
     "replicasets.apps": Strategy(
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
-        prepare_create=prepare_new_workload,
-        prepare_update=prepare_workload_update,
         generation=True,
         validate=validation.replica_set,
         validate_update=selector_update,

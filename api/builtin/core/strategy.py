@@ -16,7 +16,6 @@ from kubechronicle.api.builtin.core.persistentvolume import strategy as persiste
 from kubechronicle.api.builtin.core.persistentvolumeclaim import strategy as persistentvolumeclaim
 from kubechronicle.api.builtin.core.pod import strategy as pod
 from kubechronicle.api.builtin.core.podtemplate import strategy as podtemplate
-from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import replica_set_status
 from kubechronicle.api.builtin.core.service import strategy as service
@@ -142,8 +141,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         names="long",
         defaults_again=True,
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
-        prepare_create=prepare_new_workload,
-        prepare_update=prepare_workload_update,
         generation=True,
         dependents=ORPHAN,
         validate=validation.replication_controller,

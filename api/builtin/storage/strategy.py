@@ -14,15 +14,8 @@ from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
 
 
-def prepare_new_csi_driver(new: Object) -> None:
-    """Drop the fields of disabled features."""
-    new["spec"].pop("preventPodSchedulingIfMissing", None)
-
-
 def prepare_csi_driver_update(new: Object, old: Object) -> None:
-    """Drop fields of disabled features that the old driver lacks, and count changes of the spec in the generation."""
-    if "preventPodSchedulingIfMissing" not in old["spec"]:
-        prepare_new_csi_driver(new)
+    """Count changes of the spec in the generation."""
     if new["spec"] != old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
@@ -41,7 +34,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         status=False,
         unconditional_update=False,
-        prepare_create=prepare_new_csi_driver,
         prepare_update=prepare_csi_driver_update,
         validate=validation.csi_driver,
         validate_update=validation.csi_driver_update,

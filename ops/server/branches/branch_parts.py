@@ -24,6 +24,7 @@ from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.writing.writes import Writes
+from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.eventlog.appender import Appender, Siblings
 from kubechronicle.eventlog.branches.branch_log import ABSENT, BranchLog, KeyState
 from kubechronicle.eventlog.branches.branch_tail import BranchTail
@@ -81,7 +82,12 @@ class BranchMaker:
         state = self.rules.state(reads, current, provide_namespace, siblings, only_dry_runs=True)
         admission = self.rules.chain(state, [ServiceAllocator(plan.services)])
         writes = Writes(
-            reads=reads, actors=actors, admission=admission, describe=description.describe, conversions=self.conversions
+            reads=reads,
+            actors=actors,
+            admission=admission,
+            describe=description.describe,
+            conversions=self.conversions,
+            rules=KindRules(plan.features),
         )
         past = PastDefinitions(plan.registry, current, reads)
         store = Store(served=current, past=past, reads=reads, writes=writes, conversions=self.conversions)

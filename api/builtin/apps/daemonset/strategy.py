@@ -11,22 +11,19 @@ from typing import Final
 
 from kubechronicle.api.builtin.apps.daemonset import validation
 from kubechronicle.api.builtin.apps.daemonset.defaults import TEMPLATE_GENERATION
-from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import warnings_in_template
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
 
 def prepare_new_daemon_set(new: Object) -> None:
-    """Drop disabled fields, and start the template generation in its annotation: at 1, or a higher number given."""
-    prepare_new_workload(new)
+    """Start the template generation in its annotation: at 1, or a higher number given."""
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(max(_template_generation(new), 1))
 
 
 def prepare_daemon_set_update(new: Object, old: Object) -> None:
-    """Drop disabled fields, and increment the template generation when the template has changed."""
+    """Increment the template generation when the template has changed."""
     generation = _template_generation(old)
-    prepare_workload_update(new, old)
     if new["spec"].get("template") != old["spec"].get("template"):
         generation += 1
     new["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(generation)

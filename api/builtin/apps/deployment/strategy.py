@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.apps.deployment import validation
-from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_update
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
@@ -18,9 +17,7 @@ from kubechronicle.api.values.objects import Object
 
 
 def prepare_deployment_update(new: Object, old: Object) -> None:
-    """Drop disabled fields; increment the generation for new annotations too, because they are copied to replica
-    sets."""
-    prepare_workload_update(new, old)
+    """Increment the generation for new annotations too, because they are copied to replica sets."""
     before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
     if before != after and new["spec"] == old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -31,7 +28,6 @@ _DEPLOYMENT_STATUS: Final = status_update("spec", metadata=("labels",), validate
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "deployments.apps": Strategy(
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
-        prepare_create=prepare_new_workload,
         generation=True,
         generation_fields=("spec",),
         prepare_update=prepare_deployment_update,

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.batch.job import validation, validation_status, warnings
-from kubechronicle.api.builtin.core.podtemplate.strategy import prepare_new_workload, prepare_workload_update
 from kubechronicle.api.strategy.strategy import ORPHAN, Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
 
@@ -23,8 +22,7 @@ _JOB_LABELS: Final = (
 
 
 def prepare_new_job(new: Object) -> None:
-    """Drop disabled fields; select the pods by the job's uid unless ``manualSelector`` is set."""
-    prepare_new_workload(new)
+    """Select the pods by the job's uid unless ``manualSelector`` is set."""
     spec = new["spec"]
     if spec.get("manualSelector"):
         return
@@ -53,7 +51,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         defaults_again=True,
         changes_when_read=has_labels_of_its_strategy,
         prepare_create=prepare_new_job,
-        prepare_update=prepare_workload_update,
         validate=validation.job,
         validate_changed=validation.changed_job,
         validate_update=validation.job_update,

@@ -14,12 +14,7 @@ _SHARED: Final = ("apiGroup", "kind", "name")
 
 
 def drop_unusable(spec: Object, held: Object) -> None:
-    """Drop a reference to another namespace, and a source that the older field alone can't have.
-
-    A claim whose old spec (``held``) has such a reference or source keeps its own.
-    """
-    if (spec.get("dataSourceRef") or {}).get("namespace") and held.get("dataSourceRef") is None:
-        del spec["dataSourceRef"]  # CrossNamespaceVolumeDataSource is disabled
+    """Drop a source that the older field alone can't have. A claim whose old spec (``held``) has one keeps its own."""
     source = spec.get("dataSource")
     if source is None or spec.get("dataSourceRef") is not None or held.get("dataSource") is not None:
         return

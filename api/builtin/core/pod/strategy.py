@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -26,7 +26,6 @@ from kubechronicle.api.values.objects import Object
 def prepare_new_pod(new: Object) -> None:
     """Set the initial status, and expand label keys."""
     spec = new["spec"]
-    drop_disabled_fields(spec)
     # A class that the client sent stays, as in Kubernetes' GetPodQOS.
     sent = (new.get("status") or {}).get("qosClass")
     new["status"] = {"phase": "Pending", "qosClass": sent or qos_class(spec)}
@@ -45,29 +44,6 @@ def prepare_new_pod(new: Object) -> None:
     labels = new["metadata"].get("labels")
     if labels and ("affinity" in spec or "topologySpreadConstraints" in spec):
         _expand_label_keys(spec, labels)
-
-
-def prepare_pod_update(new: Object, old: Object) -> None:
-    """Drop the fields of disabled features."""
-    drop_disabled_fields(new["spec"])
-
-
-def drop_disabled_fields(spec: Object) -> None:
-    """Drop the fields of features that are off by default in v1.36.
-
-    These are GenericWorkload, ContainerStopSignals, ClusterTrustBundleProjection and PodCertificateRequest.
-    """
-    spec.pop("schedulingGroup", None)
-    for volume in spec.get("volumes") or ():
-        if "projected" in volume:
-            for source in volume["projected"].get("sources") or ():
-                source.pop("clusterTrustBundle", None)
-                source.pop("podCertificate", None)
-    for group in ("containers", "initContainers", "ephemeralContainers"):
-        for container in spec.get(group) or ():
-            lifecycle = container.get("lifecycle")
-            if lifecycle is not None and lifecycle.pop("stopSignal", None) is not None and not lifecycle:
-                del container["lifecycle"]
 
 
 _TERMS: Final = (
@@ -115,29 +91,9 @@ def set_app_armor_fields(new: Object) -> None:
             container.setdefault("securityContext", {})["appArmorProfile"] = profile
 
 
-_STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-
-
-def _mounts(status: Object) -> Iterator[Object]:
-    for member in _STATUSES:
-        for container in status.get(member) or ():
-            yield from container.get("volumeMounts") or ()
-
-
-def _drop_volume_status(status: Object, held: Object) -> None:
-    """Drop the status of image volumes (ImageVolumeWithDigest is off by default), unless the stored pod has one."""
-    given = [mount for mount in _mounts(status) if "volumeStatus" in mount]
-    if given and not any("volumeStatus" in mount for mount in _mounts(held)):
-        for mount in given:
-            del mount["volumeStatus"]
-
-
 def prepare_pod_status(new: Object, old: Object) -> None:
-    """Keep the QoS class and observed generations that a kubelet leaves out, and drop fields of disabled features."""
+    """Keep the QoS class and observed generations that a kubelet leaves out."""
     status, held = new.setdefault("status", {}), old.get("status") or {}
-    _drop_volume_status(status, held)
-    if not held.get("nodeAllocatableResourceClaimStatuses"):  # DRANodeAllocatableResources is off by default
-        status.pop("nodeAllocatableResourceClaimStatuses", None)
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and held.get(name):
             status[name] = held[name]
@@ -155,7 +111,6 @@ def _restrict_to_spec_fields(new: Object, old: Object, *names: str) -> None:
     spec: Object = copy_object(old["spec"])
     for name in names:
         keep(name, spec, new["spec"])
-    drop_disabled_fields(spec)
     if spec != old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     new["spec"] = spec
@@ -195,7 +150,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         graceful=True,
         returns_deleted=True,
         prepare_create=prepare_new_pod,
-        prepare_update=prepare_pod_update,
         validate=validation.pod,
         validate_update=validation.pod_update,
         canonicalize=set_app_armor_fields,

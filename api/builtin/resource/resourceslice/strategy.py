@@ -1,4 +1,4 @@
-"""Strategy of ResourceSlice: it drops fields of disabled features and stamps taints.
+"""Strategy of ResourceSlice: it stamps taints.
 
 Source: ``registry/resource/resourceslice/strategy.go``.
 """
@@ -14,35 +14,11 @@ from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object
 
-_LISTS: Final = ("ints", "bools", "strings", "versions")
-
-
-def prepare_new_slice(new: Object) -> None:
-    """Drop the fields of disabled features: lists of attribute values, and mappings to allocatable node resources."""
-    _drop_disabled(new, {"spec": {}})
-
 
 def prepare_slice_update(new: Object, old: Object) -> None:
-    """Count changes of the spec in the generation, those of fields that are dropped next included."""
+    """Count changes of the spec in the generation, those of disabled fields included, which are dropped next."""
     if not same_json(new["spec"], old["spec"]):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-    _drop_disabled(new, old)
-
-
-def _drop_disabled(new: Object, old: Object) -> None:
-    """Drop the fields of disabled features, unless the old slice has them."""
-    devices, held = new["spec"].get("devices") or (), old["spec"].get("devices") or ()
-    lists_used = any(
-        name in value for device in held for value in (device.get("attributes") or {}).values() for name in _LISTS
-    )
-    mapped = any("nodeAllocatableResourceMappings" in device for device in held)
-    for device in devices:
-        if not mapped:
-            device.pop("nodeAllocatableResourceMappings", None)
-        if not lists_used:
-            for value in (device.get("attributes") or {}).values():
-                for name in _LISTS:
-                    value.pop(name, None)
 
 
 def stamp_taints(new: Object, old: Object | None, now: str) -> None:
@@ -67,9 +43,9 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         returns_deleted=True,
         status=False,
         generation=True,
-        prepare_create=prepare_new_slice,
         prepare_update=prepare_slice_update,
         stamp=stamp_taints,
+        drops_last=True,
         validate=validation.resource_slice,
         validate_update=validation.resource_slice_update,
         warnings=slice_warnings,

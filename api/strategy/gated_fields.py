@@ -1,0 +1,185 @@
+"""Fields of features that a gate switches: while the gate is off, a write loses them, unless the old object uses them.
+
+So a downgrade, or a gate that is switched off, breaks no object that has the field already (KEP-2840; each
+``dropDisabledFields`` in kube-apiserver). The table is builtin/gated_fields.py.
+
+A path names fields from an object on:
+
+    spec.(containers|initContainers)[].lifecycle!.stopSignal
+
+``(a|b)`` stands for each of the names, ``[]`` for the items of a list, ``{}`` for the values of a map. ``!`` removes
+the field before it if nothing is left in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Final
+
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.values.objects import Object
+
+_PART: Final = re.compile(r"(?P<name>\w+|\([\w|]+\))(?P<each>\[\]|\{\})?(?P<prune>!)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedField:
+    """Fields that one feature adds.
+
+    ``gate``: the feature gate; ``gates``: further ones that must be on, too.
+    ``fields``: their paths, from the object at ``base`` on, which is a plain path.
+    ``used_by``: the paths that show that the old object uses the feature, if they are others than ``fields``.
+    ``unless``: a value of the fields that older versions have, too: it stays, and it is no use of the feature.
+    ``instead``: the value that replaces the fields' values; None: they are removed.
+    ``on_create``: only a creation loses the fields.
+    ``drop``: removes more than the fields, from the object at ``base``.
+    """
+
+    gate: str
+    gates: tuple[str, ...] = ()
+    fields: tuple[str, ...]
+    base: str = ""
+    used_by: tuple[str, ...] = ()
+    unless: Any = None
+    instead: Any = None
+    on_create: bool = False
+    drop: Callable[[Object], None] | None = None
+
+
+def below(base: str, fields: Iterable[GatedField]) -> tuple[GatedField, ...]:
+    """Return the fields of a part as fields of an object that has the part at ``base``, such as a pod template."""
+    return tuple(replace(each, base=base) for each in fields)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    name: str
+    each: str
+    prune: bool
+
+
+_Path = tuple[_Step, ...]
+
+
+def _paths(text: str) -> Iterator[_Path]:
+    """Yield the paths that a text stands for."""
+    parts = []
+    for part in text.split("."):
+        match = _PART.fullmatch(part)
+        assert match is not None, text
+        names = match["name"].strip("()").split("|")
+        parts.append([_Step(name, match["each"] or "", bool(match["prune"])) for name in names])
+    yield from product(*parts)
+
+
+def _children(holder: Object, step: _Step) -> Iterable[Any]:
+    value = holder.get(step.name)
+    if not value:
+        return ()
+    if step.each == "[]":
+        return value if isinstance(value, list) else ()
+    return value.values() if step.each else (value,)
+
+
+def _holders(holder: Object, path: _Path) -> Iterator[Object]:
+    """Yield the objects that may have the last field of a path."""
+    if len(path) == 1:
+        yield holder
+        return
+    for child in _children(holder, path[0]):
+        if isinstance(child, dict):
+            yield from _holders(child, path[1:])
+
+
+def _remove(holder: Object, path: _Path, change: Callable[[Object, str], None]) -> None:
+    """Change the last field of a path wherever it is, and remove what is left empty where the path says so."""
+    step = path[0]
+    if len(path) == 1:
+        change(holder, step.name)
+        return
+    for child in _children(holder, step):
+        if isinstance(child, dict):
+            _remove(child, path[1:], change)
+    if step.prune and step.name in holder and not holder[step.name]:
+        del holder[step.name]
+
+
+class _Rule:
+    """One gated field with its paths taken apart."""
+
+    __slots__ = ("_base", "_field", "_fields", "_used_by")
+
+    def __init__(self, field: GatedField) -> None:
+        self._field = field
+        self._base = tuple(filter(None, field.base.split(".")))
+        self._fields = tuple(path for text in field.fields for path in _paths(text))
+        self._used_by = tuple(path for text in field.used_by for path in _paths(text)) or self._fields
+
+    def apply(self, new: Object, old: Object | None) -> None:
+        """Drop the fields from ``new``. ``old`` is None for a creation."""
+        part = self._part(new)
+        if part is None or not self._has(part, self._fields, self._goes):
+            return
+        if old is not None:
+            held = self._part(old)
+            if self._field.on_create or (held is not None and self._has(held, self._used_by, self._counts)):
+                return
+        if self._field.drop is not None:
+            self._field.drop(part)
+            return
+        for path in self._fields:
+            _remove(part, path, self._change)
+
+    def _part(self, obj: Object) -> Object | None:
+        for name in self._base:
+            obj = obj.get(name) or {}
+        return obj or None
+
+    def _has(self, part: Object, paths: Sequence[_Path], meets: Callable[[Object, str], bool]) -> bool:
+        return any(meets(holder, path[-1].name) for path in paths for holder in _holders(part, path))
+
+    def _goes(self, holder: Object, name: str) -> bool:
+        """Tell whether a field is there to be dropped."""
+        return name in holder and (
+            holder[name] is None or holder[name] not in (self._field.unless, self._field.instead)
+        )
+
+    def _counts(self, holder: Object, name: str) -> bool:
+        """Tell whether a field of the old object shows that it uses the feature."""
+        return self._goes(holder, name) and holder[name] is not None and holder[name] != []
+
+    def _change(self, holder: Object, name: str) -> None:
+        if self._goes(holder, name):
+            if self._field.instead is None:
+                del holder[name]
+            else:
+                holder[name] = self._field.instead
+
+
+Table = Mapping[tuple[str, str], Sequence[GatedField]]
+"""(storage resource, subresource or "") -> the gated fields that a write there loses."""
+
+
+class DisabledFields:
+    """The fields of a table whose gates are off. Immutable."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, gates: FeatureGates, table: Table) -> None:
+        self._rules = {
+            key: rules
+            for key, fields in table.items()
+            if (rules := tuple(_Rule(each) for each in fields if not _enabled(gates, each)))
+        }
+
+    def drop(self, resource: str, subresource: str, new: Object, old: Object | None) -> None:
+        """Remove the disabled fields that ``old`` does not use from ``new``. ``old`` is None for a creation."""
+        for rule in self._rules.get((resource, subresource), ()):
+            rule.apply(new, old)
+
+
+def _enabled(gates: FeatureGates, field: GatedField) -> bool:
+    return all(gates.enabled(name) for name in (field.gate, *field.gates))
