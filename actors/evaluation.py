@@ -56,6 +56,9 @@ class Turn(Protocol):
     slow: bool
     seconds: float
 
+    @property
+    def large(self) -> bool: ...
+
     async def begin(self, size: int) -> None: ...
 
     async def run(self, size: int, function: Callable[..., T], *arguments: object) -> T: ...
@@ -143,6 +146,13 @@ def judge_large(key: Hashable, values: Any, function: Callable[P, T], *arguments
         missing.judge, missing.key = partial(_bounded, partial(function, *arguments, **named)), place
         raise missing
     return cast("T", known.result())
+
+
+def judge_copy(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Do the same with a function that copies its values: if the request is large, in the thread from the beginning."""
+    allowance = ALLOWANCE.get()
+    judging = judge_large if isinstance(allowance, OnLoop) and allowance.turn.large else judge
+    return judging(key, values, function, *arguments, **named)
 
 
 def _bounded(function: Callable[[], T]) -> T:

@@ -300,6 +300,11 @@ class Turn(msgspec.Struct, eq=False):
         """True if its rules may wait where they are: it holds neither a lock nor a place."""
         return self.waits_until > 0.0 and not self._place
 
+    @property
+    def large(self) -> bool:
+        """True if an input of this request was large, or its rules are slow, so that copies of objects take long."""
+        return self.slow or self._most > QUICK_BYTES
+
     def reserve(self, size: int) -> None:
         """Count the bytes of a body that is being read, if they are many. StatusError 429."""
         if size > LARGE_BYTES and size > self._bytes:

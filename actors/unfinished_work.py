@@ -14,7 +14,8 @@ has changed at all, nothing is compared.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, ParamSpec, TypeVar, TypeVarTuple
 
 P = ParamSpec("P")
@@ -86,6 +87,19 @@ class Progress:
         self.seconds = (seconds, before)
         if self.held is None:
             self.certain = False  # the step may have changed something already
+
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """Note what is read within the block, which is part of this decision."""
+        observer = self._observer
+        if observer is None:
+            yield
+            return
+        observer.progress = self
+        try:
+            yield
+        finally:
+            observer.progress = None
 
     def note(self, read: Read, given: tuple[Any, ...], found: Any) -> None:
         """Note the result of a reading whose changes nothing tells, or of a repeated one."""

@@ -34,14 +34,13 @@ from kubechronicle.actors.admission.state import HeldLists
 from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.external_answers import NeedsExternalAnswer
+from kubechronicle.actors.pending_work import LongAdmission, Reinvocation, take_at_once
 from kubechronicle.actors.pending_work import Pending as Pending
 from kubechronicle.actors.pending_work import PendingSteps as PendingSteps
-from kubechronicle.actors.pending_work import take_at_once
 from kubechronicle.actors.unfinished_work import Expectations, Observer, Progress
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.pipeline.scale import Scaled
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.names import path_segment
 from kubechronicle.eventlog.entries import Entry
@@ -58,32 +57,6 @@ NOT_YET_RETRIES = 10
 NOT_YET_INTERVAL = 0.1
 
 NOBODY: Final = Who(user="")
-
-
-class Reinvocation(msgspec.Struct):
-    """The second run of the mutating plugins, after policies or webhooks have changed the object.
-
-    ``wanted``: a plugin has changed the object, so that all run once more.
-    ``second``: this is the second run.
-    ``memory``: notes of plugins for it, by their names.
-    ``original``: the object before its first change by a webhook. A rejected write is admitted again from there.
-    """
-
-    wanted: bool = False
-    second: bool = False
-    memory: dict[str, Any] = msgspec.field(default_factory=dict)
-    original: dict[str, Any] | None = None
-
-    def forget(self, obj: dict[str, Any] | None) -> None:
-        """Begin again: give ``obj`` back its members as they were before the changes of webhooks."""
-        if self.original is not None and obj is not None:
-            obj.clear()
-            obj.update(self.original)
-            if isinstance(obj, Scaled):
-                obj.scale = obj.sent
-        self.wanted = self.second = False
-        self.memory.clear()
-        self.original = None
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,8 +132,8 @@ class MinimalPlugin(Protocol):
     @property
     def name(self) -> str: ...
 
-    def admit(self, attributes: Attributes, state: State) -> None:
-        """Change ``attributes.object`` in place, or raise StatusError."""
+    def admit(self, attributes: Attributes, state: State) -> Pending | None:
+        """Change ``attributes.object`` in place, or raise StatusError. None: it is done; otherwise, by these steps."""
         ...
 
 
@@ -171,8 +144,9 @@ class AdmissionPlugin:
     resources: ClassVar[frozenset[str] | None] = None
     operations: ClassVar[frozenset[str]] = frozenset({CREATE, UPDATE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
-        """Change ``attributes.object`` in place, or raise StatusError."""
+    def admit(self, attributes: Attributes, state: State) -> Pending | None:
+        """Change ``attributes.object`` in place, or raise StatusError. None: it is done; otherwise, by these steps."""
+        return None
 
     def validate(self, attributes: Attributes, state: State) -> Pending | None:
         """Reject an object that passed its kind's rules with StatusError. Change nothing but ``companions``.
@@ -283,13 +257,16 @@ class AdmissionChain:
             metrics.waited = waited = 0.0
         else:
             state, steps = self._observed, steps[progress.step :]
+            if isinstance(progress.held, LongAdmission):
+                steps = (steps[0]._replace(run=progress.held.conclude), *steps[1:])
+                progress.held = None
             metrics.waited, waited = progress.seconds
             self._observer.progress = progress
         start = begun = perf_counter()
         try:
             for run, passed, rejected in steps:
                 if (pending := run(attributes, state)) is not None:
-                    take_at_once(pending, rejected, attributes)
+                    take_at_once(pending, (rejected, attributes.reinvocation.second), attributes)
                 now = perf_counter()
                 if metrics.waited:
                     waited += metrics.waited

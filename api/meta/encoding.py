@@ -97,6 +97,10 @@ def repeatedly(value: Any) -> Callable[[], Any]:
     The first call, mostly the only one, returns ``value`` itself. Later calls decode its bytes, which is several times
     cheaper than a copy.
     """
-    kept = orjson.dumps(value)
     whole = [value]
+    try:
+        kept = orjson.dumps(value)
+    except TypeError:  # an integer beyond 64 bits, or a lone surrogate
+        copy = copy_object(value)
+        return lambda: whole.pop() if whole else copy_object(copy)
     return lambda: whole.pop() if whole else orjson.loads(kept)

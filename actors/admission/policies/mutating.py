@@ -8,31 +8,45 @@ applied again if the object has changed since they were applied. Policies are ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from kubechronicle.actors.admission.chain import CONNECT, CREATE, UPDATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.chain import (
+    CONNECT,
+    CREATE,
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    Pending,
+    PendingSteps,
+    State,
+)
 from kubechronicle.actors.admission.metrics import NO_ERROR
 from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
 from kubechronicle.actors.admission.policies.validating import error_type, shown_name
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
-from kubechronicle.actors.evaluation import judge
+from kubechronicle.actors.evaluation import judge, judge_copy
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
+from kubechronicle.actors.pending_work import digest
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
-from kubechronicle.api.values.steps import finish
 
 if TYPE_CHECKING:
     from kubechronicle.actors.admission.policies.requests import Reading
     from kubechronicle.api.admission.mutating_policies import Mutator
+
+T = TypeVar("T")
+
+MutationSteps: TypeAlias = Generator[NeedsExternalAnswer | None, None, T]
+"""As PendingSteps, with a result."""
 
 Key = tuple[str, str, str, str]
 """One application of a policy: its name, its binding's, and namespace and name of the parameters."""
@@ -42,13 +56,16 @@ Key = tuple[str, str, str, str]
 class Memory:
     """The applications of policies to one write.
 
-    ``output``: the object after the last one.
+    ``output``: the digest of the object after the last one.
     ``again``: to be repeated. ``applied``: to be repeated if the object changes.
     """
 
-    output: Object | None = None
+    output: bytes = b""
     again: set[Key] = field(default_factory=set)
     applied: set[Key] = field(default_factory=set)
+
+    def copied(self) -> Memory:
+        return Memory(self.output, set(self.again), set(self.applied))
 
     def object_changed(self) -> None:
         self.again |= self.applied
@@ -92,13 +109,15 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     def __init__(self) -> None:
         self._policies: Policies[Mutator] = Policies("mutatingadmissionpolic", self.name, _compiled)
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: State) -> Pending | None:
         index = self._policies.index(state, attributes.rt)
         if not len(index):
-            return
+            return None
         candidates = index.candidates(write_kind(attributes), state.registry())
-        if candidates:
-            _Dispatch(attributes, state).run([policy for policy, _ in candidates])
+        if not candidates or attributes.object is None:
+            return None
+        steps = _Dispatch(attributes, state).run([policy for policy, _ in candidates])
+        return Pending(steps, index, digest(attributes.object))
 
 
 def _compiled(policy: ReadOnlyObject) -> Mutator:
@@ -117,23 +136,26 @@ class _Dispatch:
         self._state = state
         self._versions = Versions(attributes, stored=False)
         self._reading: Reading = Reading(attributes, state, self._versions)
-        memory = attributes.reinvocation.memory
-        self._memory: Memory = memory.setdefault(MutatingAdmissionPolicy.name, Memory())
+        memory = attributes.reinvocation.memory.setdefault(MutatingAdmissionPolicy.name, Memory())
+        assert isinstance(memory, Memory)
+        self._memory = memory
         self._problems: list[Problem] = []
 
-    def run(self, policies: Sequence[Policy[Mutator]]) -> None:
+    def run(self, policies: Sequence[Policy[Mutator]]) -> PendingSteps:
         """Apply the policies. StatusError: some cannot be applied, and may not be ignored."""
-        invocations = list(self._invocations(policies))
+        invocations = yield from self._invocations(policies)
         if invocations:
-            self._apply_all(invocations)
+            yield from self._apply_all(invocations)
         if self._problems:
             raise _refusal(self._attributes, self._problems)
 
-    def _invocations(self, policies: Sequence[Policy[Mutator]]) -> Iterator[Invocation]:
+    def _invocations(self, policies: Sequence[Policy[Mutator]]) -> MutationSteps[list[Invocation]]:
         attributes, registry = self._attributes, self._state.registry()
         kind, name, labels = write_kind(attributes), name_of(attributes), labels_of(attributes, self._state)
         params = Params(self._state, attributes)
+        invocations: list[Invocation] = []
         for policy in policies:
+            yield None
             try:
                 matched = policy.match.match(kind, registry, name, labels)
                 if matched is None:
@@ -143,56 +165,65 @@ class _Dispatch:
                 self._note(policy, "", f"failed to configure policy: {error}")
                 continue
             for binding in policy.bindings:
+                yield None
                 try:
                     if not binding.matches(kind, registry, name, labels):
                         continue
-                    found = finish(params.of(param_type, binding))
+                    found = yield from params.of(param_type, binding)
                 except (ConfigurationError, StatusError) as error:
                     self._note(policy, binding.name, f"failed to configure binding: {error}")
                     continue
-                for param in found:
-                    yield Invocation(policy, binding, matched, param)
+                invocations += [Invocation(policy, binding, matched, param) for param in found]
+        return invocations
 
     def _note(self, policy: Policy[Mutator], binding: str, message: str, reason: str = "") -> None:
         if not policy.ignores:
             self._problems.append(Problem(policy.name, binding, message, reason))
 
-    def _apply_all(self, invocations: Sequence[Invocation]) -> None:
+    def _apply_all(self, invocations: Sequence[Invocation]) -> PendingSteps:
         attributes, memory, reinvocation = self._attributes, self._memory, self._attributes.reinvocation
-        if reinvocation.second and not same_json(memory.output, attributes.object):
+        assert attributes.object is not None
+        if reinvocation.second and memory.applied and memory.output != digest(attributes.object, any_order=True):
             memory.object_changed()
+            yield None
         for invocation in invocations:
-            self._apply(invocation)
-        if attributes.object is not None:
-            memory.output = copy_object(attributes.object)
+            yield from self._apply(invocation)
+            yield None
+        if memory.applied and not reinvocation.second:
+            memory.output = digest(attributes.object, any_order=True)
+            yield None
 
-    def _apply(self, invocation: Invocation) -> None:
+    def _apply(self, invocation: Invocation) -> PendingSteps:
         from kubechronicle.api.admission.policy_programs import Failed
 
         policy, key, reinvocation = invocation.policy, invocation.key, self._attributes.reinvocation
-        evaluator = evaluator_of(policy)
+        evaluator = yield from awaiting(partial(evaluator_of, policy))
         if evaluator.conditions:
             values = self._values(invocation)
             try:
-                if not judge(
-                    ("match", *key, reinvocation.second),
-                    values,
-                    evaluator.conditions.match,
-                    {**values, **self._reading.authorizer},
-                ):
-                    return
+                matches = yield from awaiting(
+                    partial(
+                        judge,
+                        ("match", *key, reinvocation.second),
+                        values,
+                        evaluator.conditions.match,
+                        {**values, **self._reading.authorizer},
+                    )
+                )
             except Failed as error:
                 self._note(policy, invocation.binding.name, str(error), "Invalid")
                 return
+            if not matches:
+                return
         if reinvocation.second and key not in self._memory.again:
             return
-        if self._mutate(invocation):
+        if (yield from self._mutate(invocation)):
             self._memory.object_changed()
             reinvocation.wanted = True
         if evaluator.reinvocable:
             self._memory.applied.add(key)
 
-    def _mutate(self, invocation: Invocation) -> bool:
+    def _mutate(self, invocation: Invocation) -> MutationSteps[bool]:
         """Apply the mutations of a policy in order. Return whether the object has changed."""
         from kubechronicle.api.admission.mutating_policies import require_convertible
         from kubechronicle.api.admission.policy_programs import Failed
@@ -201,37 +232,49 @@ class _Dispatch:
         before = self._versions.new(matched)
         if before is None:
             return False
-        obj, decoded_as = before, self._versions.type_of(matched)
+        obj, changed = before, False
         for index, mutation in enumerate(policy.evaluator.mutations):
-            values = {**self._values(invocation), "object": obj}
-            whole = {**values, **self._reading.authorizer}
             begun, problem = perf_counter(), NO_ERROR
             try:
-                result = judge(
-                    ("mutate", *invocation.key, index, self._attributes.reinvocation.second),
-                    values,
-                    _mutated,
-                    mutation,
-                    obj,
-                    whole,
-                    policy.evaluator.variables,
-                    decoded_as,
-                )
+                result = yield from self._mutated(invocation, index, mutation, obj, before)
                 require_convertible(self._attributes.rt, matched, self._attributes.subresource)
-                obj = result
+                obj, changed = result
             except Failed as error:
                 problem = error_type(str(error))
                 self._note(policy, invocation.binding.name, str(error), "Invalid")
             labels = (policy.name, invocation.binding.name, problem)
             count = partial(self._state.metrics.mutations.add, labels)
             self._attributes.measured.append((count, perf_counter() - begun))
-        if obj is before or same_json(obj, before):
+        if not changed:
             return False
         reinvocation = self._attributes.reinvocation
         if reinvocation.original is None and self._attributes.object is not None:
-            reinvocation.original = copy_object(self._attributes.object)
+            # The values of the members are left as they are: ``obj`` shares none of them.
+            reinvocation.original = dict(self._attributes.object)
         self._versions.replace(matched, obj)
         return True
+
+    def _mutated(
+        self, invocation: Invocation, index: int, mutation: Any, obj: Object, before: Object
+    ) -> MutationSteps[tuple[Object, bool]]:
+        """Return the object after one mutation, and whether it differs from the one before all. Raises Failed."""
+        values = {**self._values(invocation), "object": obj}
+        return (
+            yield from awaiting(
+                partial(
+                    judge_copy,
+                    ("mutate", *invocation.key, index, self._attributes.reinvocation.second),
+                    values,
+                    _mutated,
+                    mutation,
+                    obj,
+                    before,
+                    {**values, **self._reading.authorizer},
+                    invocation.policy.evaluator.variables,
+                    self._versions.type_of(invocation.matched),
+                )
+            )
+        )
 
     def _values(self, invocation: Invocation) -> dict[str, Any]:
         has_params = invocation.policy.param_kind is not None
@@ -239,12 +282,18 @@ class _Dispatch:
 
 
 def _mutated(
-    mutation: Any, obj: Object, values: dict[str, Any], variables: Mapping[str, Any], decoded_as: ResourceType
-) -> Object:
+    mutation: Any,
+    obj: Object,
+    before: Object,
+    values: dict[str, Any],
+    variables: Mapping[str, Any],
+    decoded_as: ResourceType,
+) -> tuple[Object, bool]:
     from kubechronicle.api.admission.mutating_policies import mutated
     from kubechronicle.api.admission.policy_programs import Stage
 
-    return mutated(mutation, obj, Stage(values, variables), decoded_as)
+    after = mutated(mutation, obj, Stage(values, variables), decoded_as)
+    return after, not same_json(after, before)
 
 
 def _refusal(attributes: Attributes, problems: Sequence[Problem]) -> StatusError:

@@ -5,7 +5,7 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/generic``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from time import perf_counter
 from typing import Final
@@ -121,8 +121,3 @@ class Dispatch:
         self.attributes.warnings.extend(filter(reviews.is_warning, answer.warnings))
         if not answer.allowed:
             raise rejections.denial(webhook.name, answer.result)
-
-
-def relevant(found: Sequence[tuple[Placed, ResourceType]], dispatch: Dispatch) -> Iterator[tuple[Placed, ResourceType]]:
-    """Yield the candidates that match a write in full, each when the one before it was dealt with."""
-    return ((placed, rt) for placed, rt in found if dispatch.matches(placed.webhook, rt))

@@ -5,7 +5,8 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/mutating``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -17,18 +18,25 @@ from kubechronicle.actors.admission.chain import (
     UPDATE,
     AdmissionPlugin,
     Attributes,
+    Pending,
+    PendingSteps,
     State,
 )
 from kubechronicle.actors.admission.versions import Versions
-from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed
-from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates, relevant
-from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question, stop, stopped_work
+from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed, Webhook
+from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates
+from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, stop, stopped_work
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
+from kubechronicle.actors.pending_work import digest
 from kubechronicle.api.admission import patches, rejections
 from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.registry.registry import ResourceType
+
+AT_ONCE: Final = 16
+"""Webhooks whose conditions are evaluated without a look at the time."""
 
 MAX_SHOWN_PATCH: Final = 64 * 1024
 """Bytes of the longest patch that is kept for the audit event."""
@@ -41,21 +49,19 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
     def __init__(self) -> None:
         self._configurations = Configurations(MUTATING, self.name)
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: State) -> Pending | None:
         """Apply the patches of the webhooks in order. NeedsExternalAnswer; StatusError of the first that denies."""
         calls = stopped_work(attributes)
         if calls is None:
             if attributes.reinvocation.second and not _memory_of(attributes, self.name).asks_again():
-                return
+                return None
             found = candidates(self._configurations, attributes, state)
             if not found:
-                return
+                return None
             dispatch = Dispatch(attributes, state, Versions(attributes, stored=False), mutating=True)
-            calls = _Calls(dispatch, _memory_of(attributes, self.name), relevant(found, dispatch))
-            calls.begin()
+            calls = _Calls(dispatch, _memory_of(attributes, self.name), found)
         assert isinstance(calls, _Calls)
-        calls.go_on()
-        calls.end()
+        return calls.go_on()
 
 
 class _Memory:
@@ -72,6 +78,12 @@ class _Memory:
         self.again: set[str] = set()
         self.last: Any = None
         self.patched = False
+
+    def copied(self) -> _Memory:
+        other = _Memory()
+        other.asked, other.again = set(self.asked), set(self.again)
+        other.last, other.patched = self.last, self.patched
+        return other
 
     def asks_again(self) -> bool:
         """Tell whether the second round may ask a webhook."""
@@ -91,42 +103,46 @@ def _memory_of(attributes: Attributes, name: str) -> _Memory:
 
 
 class _Calls:
-    """The calls of one round. ``rest``: the webhooks to ask, each checked when its turn comes."""
+    """The calls of one round. ``found``: the webhooks whose rules match, each checked in full when its turn comes."""
 
-    def __init__(self, dispatch: Dispatch, memory: _Memory, rest: Iterator[tuple[Placed, ResourceType]]) -> None:
+    def __init__(self, dispatch: Dispatch, memory: _Memory, found: Sequence[tuple[Placed, ResourceType]]) -> None:
         self.dispatch = dispatch
         self._memory = memory
-        self._rest = rest
-        self._open: tuple[Placed, ResourceType, Question] | None = None
-        """The webhook that is being asked."""
+        self._found = found
+        self._steps = self._take_all()
+        obj = dispatch.attributes.object
+        self._before = digest(obj) if len(found) > AT_ONCE and obj is not None else b""
 
-    def begin(self) -> None:
-        """Note whether other plugins have changed the object since the first round."""
-        attributes = self.dispatch.attributes
-        if attributes.reinvocation.second and self._memory.asked and self._memory.last != attributes.object:
-            self._memory.note_change()
+    def go_on(self) -> Pending | None:
+        """Ask the rest of the webhooks: at once if they are few. NeedsExternalAnswer, StatusError."""
+        if self._before:
+            return Pending(self._steps, [placed.webhook for placed, _ in self._found], self._before)
+        for missing in self._steps:
+            if missing is not None:
+                raise missing
+        return None
 
-    def end(self) -> None:
-        if self._memory.asked:
-            self._memory.last = copy_object(self.dispatch.attributes.object)
+    def _take_all(self) -> PendingSteps:
+        attributes, memory = self.dispatch.attributes, self._memory
+        if attributes.reinvocation.second and memory.asked and memory.last != attributes.object:
+            memory.note_change()  # other plugins have changed the object since the first round
+        for placed, rt in self._found:
+            if (yield from awaiting(partial(self.dispatch.matches, placed.webhook, rt))):
+                yield from self._call(placed, rt)
+            yield None
+        if memory.asked:
+            memory.last = copy_object(attributes.object)
 
-    def go_on(self) -> None:
-        """Ask the rest of the webhooks. NeedsExternalAnswer, StatusError."""
-        if self._open is not None:
-            placed, rt, _ = self._open
-            self._call(placed, rt)
-        for placed, rt in self._rest:
-            self._call(placed, rt)
-
-    def _call(self, placed: Placed, rt: ResourceType) -> None:
-        """Ask one webhook and apply its patch. NeedsExternalAnswer, StatusError."""
+    def _call(self, placed: Placed, rt: ResourceType) -> PendingSteps:
+        """Ask one webhook and apply its patch. StatusError."""
         webhook, attributes = placed.webhook, self.dispatch.attributes
         run = attributes.reinvocation
         if run.second and webhook.uid not in self._memory.again:
             return
         changed = False
         try:
-            changed = self._patch(placed, rt, self._answer(placed, rt))
+            answer = yield from self._answer(webhook, rt)
+            changed = self._patch(placed, rt, answer)
         except CallFailed as error:
             self._annotate(placed, changed=False)
             if not webhook.ignores:
@@ -154,16 +170,13 @@ class _Calls:
             shown = {"configuration": placed.webhook.configuration, "webhook": placed.webhook.name, "mutated": changed}
             annotations[f"mutation.{self._place(placed)}"] = orjson.dumps(shown).decode()
 
-    def _answer(self, placed: Placed, rt: ResourceType) -> Answer:
-        question = self._open[2] if self._open is not None else self.dispatch.question(placed.webhook, rt)
-        self._open = None
-        answer = question.answer()
-        if answer is None:
-            self._open = placed, rt, question
+    def _answer(self, webhook: Webhook, rt: ResourceType) -> Generator[NeedsExternalAnswer | None, None, Answer]:
+        question = self.dispatch.question(webhook, rt)
+        while (answer := question.answer()) is None:
             stop(self.dispatch.attributes, self)
-            raise NeedsAnswers(MutatingAdmissionWebhook.name, self.dispatch.state, [question])
+            yield NeedsAnswers(MutatingAdmissionWebhook.name, self.dispatch.state, [question])
         self.dispatch.state.metrics.waited += question.seconds
-        self.dispatch.take(placed.webhook, answer)
+        self.dispatch.take(webhook, answer)
         return answer
 
     def _patch(self, placed: Placed, rt: ResourceType, answer: Answer) -> bool:
