@@ -80,15 +80,15 @@ def _initialise(cluster: Path) -> None:
     assert tools is not None
     cluster.mkdir(mode=0o700)
     _give(cluster)
-    command = [
-        str(tools / "initdb"),
-        "-D",
-        str(cluster),
-        *["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
-    ]
-    done = subprocess.run(command, cwd=cluster, capture_output=True, check=False, **_unprivileged())  # type: ignore[call-overload]
+    options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    run_as_postgres(cluster, str(tools / "initdb"), "-D", str(cluster), *options)
+
+
+def run_as_postgres(directory: Path, *command: str) -> None:
+    """Run a program in a directory as the user of Postgres. Raises RuntimeError with the end of its error output."""
+    done = subprocess.run(command, cwd=directory, capture_output=True, check=False, **_unprivileged())  # type: ignore[call-overload]
     if done.returncode:
-        raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')[-2000:]}")
+        raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')[-2000:]}")
 
 
 CLUSTERS = Copies(_initialise)

@@ -84,7 +84,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 def _psql(server: PostgresServer, statement: str) -> None:
     tools = postgres_fixture.binaries()
     assert tools is not None
-    server._run(str(tools / "psql"), "-X", "-q", "-c", statement, server.url)
+    postgres_fixture.run_as_postgres(server.directory, str(tools / "psql"), "-X", "-q", "-c", statement, server.url)
 
 
 async def query(url: str, statement: str = SSL) -> Any:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from postgres_fixture import PostgresServer, _unprivileged, binaries, free_port
+from postgres_fixture import PostgresServer, _unprivileged, binaries, free_port, run_as_postgres
 
 from outages.standby import psql
 
@@ -25,7 +25,9 @@ def save_base(server: PostgresServer) -> None:
     assert tools is not None
     source = ["-h", "127.0.0.1", "-p", str(server.port), "-U", "postgres"]
     target = str(server.directory / "base")
-    server._run(str(tools / "pg_basebackup"), *source, "-D", target, "-X", "none", "-c", "fast", "--no-sync")
+    run_as_postgres(
+        server.directory, str(tools / "pg_basebackup"), *source, "-D", target, "-X", "none", "-c", "fast", "--no-sync"
+    )
 
 
 def save_wal(server: PostgresServer) -> None:
@@ -52,8 +54,8 @@ def recovered(saved: PostgresServer, moment: str = "") -> Iterator[PostgresServe
     )
     server = PostgresServer(directory=directory, port=free_port(), settings=settings)
     try:
-        server._run("cp", "-a", str(saved.directory / "base"), str(directory / "data"))
-        server._run("touch", str(directory / "data" / "recovery.signal"))
+        run_as_postgres(server.directory, "cp", "-a", str(saved.directory / "base"), str(directory / "data"))
+        run_as_postgres(server.directory, "touch", str(directory / "data" / "recovery.signal"))
         server.start()
         end = time.monotonic() + TIMEOUT
         while psql(server, "select pg_is_in_recovery()") != "f":

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from postgres_fixture import PostgresServer, _unprivileged, binaries, free_port
+from postgres_fixture import PostgresServer, _unprivileged, binaries, free_port, run_as_postgres
 
 TIMEOUT = 60.0  # seconds, on a machine busy with other tests
 
@@ -40,7 +40,19 @@ def standby_of(primary: PostgresServer) -> Iterator[PostgresServer]:
     try:
         source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
         data = str(directory / "data")
-        server._run(str(tools / "pg_basebackup"), *source, "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        run_as_postgres(
+            server.directory,
+            str(tools / "pg_basebackup"),
+            *source,
+            "-D",
+            data,
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "--no-sync",
+        )
         server.start()
         yield server
     finally:
