@@ -47,6 +47,12 @@ ON_LOOP: Final = 0.015
 IN_THREAD: Final = 5.0
 """Seconds of CPU of one request in the thread. The costs that kube-apiserver allows an object take about as long."""
 
+GROWN: Final = 16 * 1024
+"""Bytes that admission adds to an object, after which it is as large as large_work.LARGE."""
+
+MAX_GROWTH: Final = 3 * 1024 * 1024
+"""Bytes that the copies of a patch may add."""
+
 _encoded: Final = msgspec.json.Encoder().encode
 
 
@@ -74,6 +80,10 @@ class OnLoop(Allowance):
     def __init__(self, turn: Turn) -> None:
         super().__init__(perf_counter, ON_LOOP, partial(NeedsThread, turn))
         self.turn = turn
+
+    def grow(self) -> None:
+        if not self.turn.slow:  # otherwise only admission runs here, which cannot go on elsewhere
+            raise NeedsThread(self.turn)
 
 
 class NeedsThread(NeedsExternalAnswer):
@@ -153,6 +163,14 @@ def judge_copy(key: Hashable, values: Any, function: Callable[P, T], *arguments:
     allowance = ALLOWANCE.get()
     judging = judge_large if isinstance(allowance, OnLoop) and allowance.turn.large else judge
     return judging(key, values, function, *arguments, **named)
+
+
+def note_growth(size: int) -> None:
+    """Note that admission has made the object of a write larger by ``size`` bytes. If they are many, the rest of its
+    rules run in the thread."""
+    allowance = ALLOWANCE.get()
+    if size > GROWN and isinstance(allowance, OnLoop):
+        allowance.turn.slow = True
 
 
 def _bounded(function: Callable[[], T]) -> T:

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden, name_problem
+from kubechronicle.actors.evaluation import judge_large, note_growth
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.quantity import value_of
+from kubechronicle.eventlog.entries import Entry
 
 RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
 NO_MATCH: Final = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
@@ -28,32 +32,32 @@ class RuntimeClass(AdmissionPlugin):
         if pod is None or attributes.subresource:
             return
         spec = pod.setdefault("spec", {})
-        runtime_class = _class_of(attributes, spec, state)
-        if runtime_class is None:
+        entry = _class_of(attributes, spec, state)
+        if entry is None:
             return
-        overhead = (runtime_class.get("overhead") or {}).get("podFixed")
-        if runtime_class.get("overhead") is not None:
-            if spec.get("overhead") is not None and not _equal(overhead, spec["overhead"]):
-                raise forbidden(attributes, NO_MATCH)
-            if overhead:
-                spec["overhead"] = overhead
-        if runtime_class.get("scheduling") is not None:
-            _schedule(attributes, spec, runtime_class["scheduling"])
+        if len(entry.json) > LARGE:
+            key = (self.name, entry.revision)
+            members = judge_large(key, spec, lambda: repeatedly(_additions(attributes, spec, entry)))()
+            note_growth(len(entry.json))
+        else:
+            members = _additions(attributes, spec, entry)
+        spec.update(members)
 
     def validate(self, attributes: Attributes, state: State) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
         spec = pod.get("spec") or {}
-        runtime_class = _class_of(attributes, spec, state)
-        if runtime_class is not None and runtime_class.get("overhead") is not None:
-            if not _equal(runtime_class["overhead"].get("podFixed"), spec.get("overhead")):
+        entry = _class_of(attributes, spec, state)
+        overhead = None if entry is None else entry.object().get("overhead")
+        if overhead is not None:
+            if not _equal(overhead.get("podFixed"), spec.get("overhead")):
                 raise forbidden(attributes, NO_MATCH)
         elif spec.get("overhead") is not None:
             raise forbidden(attributes, NO_OVERHEAD)
 
 
-def _class_of(attributes: Attributes, spec: Object, state: State) -> Object | None:
+def _class_of(attributes: Attributes, spec: Object, state: State) -> Entry | None:
     """Return the pod's runtime class, or None if it names none."""
     name = spec.get("runtimeClassName")
     if name is None:
@@ -64,7 +68,22 @@ def _class_of(attributes: Attributes, spec: Object, state: State) -> Object | No
         if problem:
             raise status.unknown(problem)
         raise forbidden(attributes, f"pod rejected: RuntimeClass {go_quote(name)} not found")
-    return entry.object()
+    return entry
+
+
+def _additions(attributes: Attributes, spec: Object, entry: Entry) -> Object:
+    """Return the new members of a pod's spec. StatusError 403: they contradict its own."""
+    runtime_class = entry.object()
+    members: Object = {}
+    overhead = (runtime_class.get("overhead") or {}).get("podFixed")
+    if runtime_class.get("overhead") is not None:
+        if spec.get("overhead") is not None and not _equal(overhead, spec["overhead"]):
+            raise forbidden(attributes, NO_MATCH)
+        if overhead:
+            members["overhead"] = overhead
+    if runtime_class.get("scheduling") is not None:
+        _schedule(attributes, spec, runtime_class["scheduling"], members)
+    return members
 
 
 def _equal(one: Mapping[str, str] | None, other: Mapping[str, str] | None) -> bool:
@@ -72,7 +91,7 @@ def _equal(one: Mapping[str, str] | None, other: Mapping[str, str] | None) -> bo
     return left == {name: value_of(text) for name, text in (other or {}).items()}
 
 
-def _schedule(attributes: Attributes, spec: Object, scheduling: Object) -> None:
+def _schedule(attributes: Attributes, spec: Object, scheduling: Object, members: Object) -> None:
     selector = dict(spec.get("nodeSelector") or {})
     for key, value in (scheduling.get("nodeSelector") or {}).items():
         if selector.setdefault(key, value) != value:
@@ -82,10 +101,10 @@ def _schedule(attributes: Attributes, spec: Object, scheduling: Object) -> None:
             )
             raise forbidden(attributes, why)
     if selector:
-        spec["nodeSelector"] = selector
+        members["nodeSelector"] = selector
     merged = merge_tolerations(spec.get("tolerations") or [], scheduling.get("tolerations") or [])
     if merged:
-        spec["tolerations"] = merged
+        members["tolerations"] = merged
 
 
 def merge_tolerations(first: list[Object], second: list[Object]) -> list[Object]:

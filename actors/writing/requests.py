@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from kubechronicle.actors.evaluation import NeedsThread, OnLoop
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.writing.pending_write import Creation, PendingWrite
 from kubechronicle.actors.writing.preparation import MakeObject, MayCreate, Preparation, Proposal, always_allowed
@@ -19,6 +20,7 @@ from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline, tracking
 from kubechronicle.api.pipeline.patching import APPLY_YAML
 from kubechronicle.api.pipeline.pipeline import WriteContext
+from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import Entry
 
 
@@ -34,11 +36,11 @@ async def creation(
 ) -> tuple[PendingWrite, Sequence[str]]:
     """Return the write that creates the object of ``body``, and the warnings of decoding. StatusError 4xx."""
     context = context_of(target, creates=True)
-    if turn.is_small(size):
-        obj, fresh_copy, warnings = _decoded(target, body, context, duplicates, create=True)
+    if turn.is_small(size) and target.rt.custom is None:
+        obj, fresh_copy, warnings = _decoded(target, body, context=context, duplicates=duplicates, create=True)
     else:
-        decode = partial(_decoded, target, body, context, duplicates, create=True)
-        obj, fresh_copy, warnings = await turn.run(size, decode)
+        decode = partial(_decoded, target, context=context, duplicates=duplicates, create=True)
+        obj, fresh_copy, warnings = await _decode(target, turn, body, size, decode)
     made = Creation(object=fresh_copy, context=with_name_suffix(target, context, obj))
     return PendingWrite(caller=caller, target=target, creation=made, size=size, turn=turn), warnings
 
@@ -57,8 +59,8 @@ async def replacement(
     """Return the write that replaces the object by that of ``body``, or creates it if its kind allows that."""
     creates = not target.subresource and pipeline.allows_create_on_update(target.rt)
     context = context_of(target, creates=creates)
-    decode = partial(_decoded, target, body, context, duplicates, create=False)
-    _, fresh_copy, warnings = await turn.run(size, decode)
+    decode = partial(_decoded, target, context=context, duplicates=duplicates, create=False)
+    _, fresh_copy, warnings = await _decode(target, turn, body, size, decode)
 
     def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
         return preparation.update(target, old, lambda _: fresh_copy(), context, turn, size)
@@ -124,9 +126,26 @@ def deletion(
     return PendingWrite(caller=caller, target=target, change=change, deletes=True, turn=turn)
 
 
-def _decoded(
-    target: Target, body: Any, context: WriteContext, duplicates: Sequence[str], *, create: bool
-) -> tuple[dict[str, Any], MakeObject, list[str]]:
+Decoded = tuple[dict[str, Any], MakeObject, list[str]]
+
+
+async def _decode(target: Target, turn: Turn, body: Any, size: int, decode: Callable[[Any], Decoded]) -> Decoded:
+    """Decode a body. If it is small, and its defaults make it large, begin again in the thread."""
+    if target.rt.custom is None or not turn.is_small(size):
+        return await turn.run(size, decode, body)
+    sent = repeatedly(body)
+    token = ALLOWANCE.set(OnLoop(turn))
+    try:
+        return decode(sent())
+    except NeedsThread as missing:
+        await missing.resolve()
+    finally:
+        ALLOWANCE.reset(token)
+    await turn.begin(size)
+    return await turn.run(size, decode, sent())
+
+
+def _decoded(target: Target, body: Any, *, context: WriteContext, duplicates: Sequence[str], create: bool) -> Decoded:
     """Return (the object of a body, a function that returns fresh copies of it, warnings)."""
     obj, warnings = pipeline.decode_object(
         target.rt, body, context, duplicates=duplicates, create=create, note=target.note_sent

@@ -151,7 +151,7 @@ class WriteLoop:
         kept = kept_object(proposal.prepared)
         # Up to LARGE_BYTES, the encoding takes less than the way to the thread and back.
         encode = encode_stored if target.rt.custom is None else encode_custom
-        body = encode(kept) if size <= LARGE_BYTES else await turn.run(size, encode, kept)
+        body = encode(kept) if size <= LARGE_BYTES and not turn.slow else await turn.run(size, encode, kept)
         return transaction_for(target, proposal, old, body, release or self._admission.release, who)
 
     async def _rewritten(self, write: PendingWrite, proposal: Proposal) -> Proposal:

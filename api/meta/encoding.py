@@ -91,6 +91,14 @@ def _copy(value: Any) -> Any:
 _CONTAINERS: Final = frozenset((dict, list))
 
 
+def size_of(value: Any) -> int:
+    """Return the bytes of a value as JSON, about."""
+    try:
+        return len(orjson.dumps(value))
+    except TypeError:  # an integer beyond 64 bits, or a lone surrogate
+        return len(repr(value))
+
+
 def repeatedly(value: Any) -> Callable[[], Any]:
     """Return a function that returns ``value`` as it is now at each call; callers may change their results.
 

@@ -71,6 +71,9 @@ class Allowance:
         else:
             self._left -= seconds
 
+    def grow(self) -> None:
+        """Note that a small object of the decision becomes large. Raise if the decision must go on elsewhere then."""
+
     def walk(self, steps: int) -> None:
         """Count steps of about a microsecond whose cost nobody counts, such as those of a deep comparison."""
         self._walked += steps

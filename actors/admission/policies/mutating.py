@@ -8,7 +8,7 @@ applied again if the object has changed since they were applied. Policies are ap
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -28,13 +28,14 @@ from kubechronicle.actors.admission.metrics import NO_ERROR
 from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
 from kubechronicle.actors.admission.policies.validating import error_type, shown_name
 from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
-from kubechronicle.actors.evaluation import judge, judge_copy
+from kubechronicle.actors.evaluation import GROWN, judge, judge_copy, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
 from kubechronicle.actors.pending_work import digest
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.encoding import repeatedly, size_of
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -98,6 +99,18 @@ class Invocation(NamedTuple):
     def key(self) -> Key:
         meta = (self.params or {}).get("metadata") or {}
         return self.policy.name, self.binding.name, meta.get("namespace", ""), meta.get("name", "")
+
+
+class Mutated(NamedTuple):
+    """The result of a mutation. It may serve several attempts, each of which changes its object.
+
+    ``object``: returns the object after the mutation. ``changed``: it differs from that before all mutations of the
+    policy. ``added``: bytes that it has more.
+    """
+
+    object: Callable[[], Object]
+    changed: bool
+    added: int
 
 
 class MutatingAdmissionPolicy(AdmissionPlugin):
@@ -238,7 +251,8 @@ class _Dispatch:
             try:
                 result = yield from self._mutated(invocation, index, mutation, obj, before)
                 require_convertible(self._attributes.rt, matched, self._attributes.subresource)
-                obj, changed = result
+                obj, changed = result.object(), result.changed
+                note_growth(result.added)
             except Failed as error:
                 problem = error_type(str(error))
                 self._note(policy, invocation.binding.name, str(error), "Invalid")
@@ -256,8 +270,8 @@ class _Dispatch:
 
     def _mutated(
         self, invocation: Invocation, index: int, mutation: Any, obj: Object, before: Object
-    ) -> MutationSteps[tuple[Object, bool]]:
-        """Return the object after one mutation, and whether it differs from the one before all. Raises Failed."""
+    ) -> MutationSteps[Mutated]:
+        """Return the object after one mutation, compared with the one before all. Raises Failed."""
         values = {**self._values(invocation), "object": obj}
         return (
             yield from awaiting(
@@ -288,12 +302,14 @@ def _mutated(
     values: dict[str, Any],
     variables: Mapping[str, Any],
     decoded_as: ResourceType,
-) -> tuple[Object, bool]:
+) -> Mutated:
     from kubechronicle.api.admission.mutating_policies import mutated
     from kubechronicle.api.admission.policy_programs import Stage
 
     after = mutated(mutation, obj, Stage(values, variables), decoded_as)
-    return after, not same_json(after, before)
+    size = size_of(after)
+    added = size - size_of(before) if size > GROWN else 0
+    return Mutated(repeatedly(after), not same_json(after, before), added)
 
 
 def _refusal(attributes: Attributes, problems: Sequence[Problem]) -> StatusError:

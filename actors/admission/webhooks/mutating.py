@@ -26,6 +26,7 @@ from kubechronicle.actors.admission.versions import Versions
 from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed, Webhook
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates
 from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, stop, stopped_work
+from kubechronicle.actors.evaluation import MAX_GROWTH, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
 from kubechronicle.actors.pending_work import digest
 from kubechronicle.api.admission import patches, rejections
@@ -33,6 +34,7 @@ from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.patch import json_patch
 from kubechronicle.api.registry.registry import ResourceType
 
 AT_ONCE: Final = 16
@@ -197,6 +199,7 @@ class _Calls:
             run.original = dict(attributes.object)
         self._memory.patched = True
         versions.replace(rt, after)
+        note_growth(MAX_GROWTH if json_patch.may_grow(answer.patch) else len(answer.patch))
         if attributes.annotations is not UNWANTED and len(answer.patch) <= MAX_SHOWN_PATCH:
             shown = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": found}
             value = orjson.dumps({**shown, "patchType": "JSONPatch"}).decode()

@@ -11,10 +11,15 @@ from typing import Any, Final
 
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
 from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.values.allowance import ALLOWANCE
 
 MAX_FILLED: Final = 200_000
 """The most values that defaults may add to one object. An object of few bytes could grow to many gigabytes: a list of
 100,000 empty items, each with 10,000 defaults. etcd takes no such object; here the request fails before it exists."""
+
+
+FEW_LEFT: Final = MAX_FILLED - 2_000
+"""Values that may still be added to an object once it counts as large: its rules take 10 ms."""
 
 
 class TooManyDefaultsError(ValueError):
@@ -67,6 +72,8 @@ class Filler:
         self.left -= 1
         if default.__class__ in CONTAINERS:
             self.left -= _size(default)
+        if self.left < FEW_LEFT:
+            ALLOWANCE.get().grow()
         if self.left < 0:
             raise TooManyDefaultsError(f"the defaults of the schema add more than {MAX_FILLED} values to the object")
         return copy_object(default) if default.__class__ in CONTAINERS else default

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from admission.prepared_webhooks import Hooks, adding, configure, webhook
-from in_process import MAPS, InProcess, configmap, open_server
+from custom.definitions import definition, version
+from custom.serving import WIDGETS, define, serving
+from in_process import MAPS, PODS, InProcess, configmap, open_server, pod
 from stalls.longest_pass import passes_below
 
 from kubechronicle.actors import pending_work
@@ -107,3 +109,34 @@ async def test_pauses_change_no_answer(at_once: int, hooks: Hooks, monkeypatch: 
         hooks.replies["two"] = {}
         made = await server.post(MAPS, configmap("b", labels={"runs": "0"}, x="0"))
         assert made["data"] == {"x": "0", "one": "1"}
+
+
+async def test_a_large_runtime_class() -> None:
+    tolerations = [{"key": f"k{number}", "operator": "Exists", "effect": "NoExecute"} for number in range(30_000)]
+    made = {
+        "metadata": {"name": "r"},
+        "handler": "h",
+        "overhead": {"podFixed": {"cpu": "1"}},
+        "scheduling": {"tolerations": tolerations},
+    }
+    async with open_server() as server:
+        await server.post("/apis/node.k8s.io/v1/runtimeclasses", made)
+        body = pod("p")
+        body["spec"]["runtimeClassName"] = "r"
+        with passes_below(LONGEST):
+            answer = await server.ask("POST", PODS, body)
+        spec = answer.ok()["spec"]
+        assert spec["overhead"] == {"cpu": "1"}
+        assert len(spec["tolerations"]) > 30_000
+
+
+async def test_a_small_object_of_many_defaults() -> None:
+    item = {"type": "object", "properties": {f"p{number}": {"type": "string", "default": "d"} for number in range(100)}}
+    schema = {"type": "object", "properties": {"entries": {"type": "array", "items": item}}}
+    async with serving() as server:
+        await define(server, definition(version(schema={"openAPIV3Schema": schema})))
+        widget = {"apiVersion": "example.com/v1", "kind": "Widget"}
+        await server.post(WIDGETS, {**widget, "metadata": {"name": "a"}, "entries": [{}]})
+        with passes_below(LONGEST / 2):
+            answer = await server.ask("POST", WIDGETS, {**widget, "metadata": {"name": "b"}, "entries": [{}] * 1_990})
+        assert answer.ok()["entries"][1_989]["p99"] == "d"
