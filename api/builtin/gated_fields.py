@@ -15,14 +15,23 @@ _CONTAINERS: Final = "(containers|initContainers|ephemeralContainers)[]"
 _STATUSES: Final = "status.(containerStatuses|initContainerStatuses|ephemeralContainerStatuses)[]"
 
 
+def _keep_list(holder: Object, name: str, items: list[Object]) -> None:
+    """Set a list, or remove it if it has no items."""
+    if items:
+        holder[name] = items
+    else:
+        holder.pop(name, None)
+
+
 def _drop_image_volumes(spec: Object) -> None:
     """Remove the image volumes of a pod, and their mounts."""
     gone = {volume.get("name") for volume in spec["volumes"] if volume.get("image") is not None}
-    spec["volumes"] = [volume for volume in spec["volumes"] if volume.get("image") is None]
+    kept = [volume for volume in spec["volumes"] if volume.get("image") is None]
+    _keep_list(spec, "volumes", kept)
     for group in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(group) or ():
-            if mounts := container.get("volumeMounts"):
-                container["volumeMounts"] = [mount for mount in mounts if mount.get("name") not in gone]
+            kept = [mount for mount in container.get("volumeMounts") or () if mount.get("name") not in gone]
+            _keep_list(container, "volumeMounts", kept)
 
 
 def _drop_foreign_source(claim: Object) -> None:

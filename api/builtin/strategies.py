@@ -24,6 +24,7 @@ from kubechronicle.api.builtin.certificates import strategy as certificates
 from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.coordination import strategy as coordination
 from kubechronicle.api.builtin.core import strategy as core
+from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
 from kubechronicle.api.builtin.discovery import strategy as discovery
 from kubechronicle.api.builtin.events import strategy as events
 from kubechronicle.api.builtin.flowcontrol import strategy as flowcontrol
@@ -86,7 +87,10 @@ class KindRules:
 
     def __init__(self, gates: FeatureGates) -> None:
         self.gates = gates
-        self._strategies = {resource: strategy.under(gates) for resource, strategy in STRATEGIES.items()}
+        options = PodOptions.of(gates)
+        self._strategies = {
+            resource: follow_options(strategy.under(gates), options) for resource, strategy in STRATEGIES.items()
+        }
         self._disabled = DisabledFields(gates, gated_fields.TABLE)
 
     def of(self, resource: str) -> Strategy:

@@ -109,6 +109,7 @@ class Strategy:
     ``stamp(new, old, now)``: records times of added parts.
     ``prepare_as(api version, new, old)``, ``validate_as``: rules of some versions only; old is None for a creation.
     ``drops_last``: fields of disabled features (gated_fields.py) are dropped after the hooks, not before them.
+    ``pod_spec``: the path of a pod's spec; hooks of validation with a parameter ``options`` check it by feature gates.
     ``with_gates``, ``without_gates``: feature gate -> the values of other fields while it is on, or off.
     """
 
@@ -147,6 +148,7 @@ class Strategy:
     reset: Paths = (("status",),)
     subresources: Mapping[str, SubresourceStrategy] = field(default_factory=lambda: _NO_SUBRESOURCES)
     drops_last: bool = False
+    pod_spec: str = ""
     with_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     without_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

@@ -19,6 +19,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **deployment.STRATEGIES,
     **statefulset.STRATEGIES,
     "replicasets.apps": Strategy(
+        pod_spec="spec.template.spec",
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         generation=True,
         validate=validation.replica_set,

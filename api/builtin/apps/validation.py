@@ -5,16 +5,18 @@ from __future__ import annotations
 import orjson
 
 from kubechronicle.api.builtin.common.checks import not_negative
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.podtemplate.workloads import selector_and_template
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.values.objects import Object
 
 
-def replica_set(obj: Object) -> list[Cause]:
+def replica_set(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the counts, selector and template of a ReplicaSet."""
     spec = obj["spec"]
-    return not_negative(spec, "spec", "replicas", "minReadySeconds") + selector_and_template(spec, "deployment")
+    causes = not_negative(spec, "spec", "replicas", "minReadySeconds")
+    return causes + selector_and_template(spec, "deployment", options)
 
 
 def controller_revision(obj: Object) -> list[Cause]:

@@ -6,6 +6,7 @@ Source: ``registry/autoscaling/horizontalpodautoscaler/strategy.go``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -18,5 +19,11 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.autoscaler_status)}),
         validate=validation.autoscaler,
         validate_update=validation.autoscaler_update,
+        with_gates={
+            "HPAScaleToZero": {
+                "validate": partial(validation.autoscaler, least=0),
+                "validate_update": partial(validation.autoscaler_update, least=0),
+            }
+        },
     ),
 }

@@ -21,25 +21,28 @@ MAX_PERIOD: Final = 1800
 MAX_WINDOW: Final = 3600
 
 
-def autoscaler(obj: Object) -> list[Cause]:
-    """Check a new autoscaler."""
+def autoscaler(obj: Object, least: int = 1) -> list[Cause]:
+    """Check a new autoscaler. ``least``: the smallest minReplicas."""
     target = obj["spec"].get("scaleTargetRef") or {}
-    return _spec(obj["spec"], _api_version(target, needs_group=target.get("kind") != "ReplicationController"), old={})
+    problem = _api_version(target, needs_group=target.get("kind") != "ReplicationController")
+    return _spec(obj["spec"], problem, least, old={})
 
 
-def autoscaler_update(new: Object, old: Object) -> list[Cause]:
-    """Check a changed autoscaler; the API version of its target only if the version or the kind has changed."""
+def autoscaler_update(new: Object, old: Object, least: int = 1) -> list[Cause]:
+    """Check a changed autoscaler; the API version of its target only if the version or the kind has changed.
+
+    ``least``: the smallest minReplicas, unless the old object has 0.
+    """
     target, held = (each["spec"].get("scaleTargetRef") or {} for each in (new, old))
     same = all(target.get(name, "") == held.get(name, "") for name in ("apiVersion", "kind"))
     problem = "" if same else _api_version(target, needs_group=target.get("kind") != "ReplicationController")
-    return _spec(new["spec"], problem, old=old["spec"])
+    return _spec(new["spec"], problem, 0 if old["spec"].get("minReplicas") == 0 else least, old=old["spec"])
 
 
-def _spec(spec: Object, target_problem: str, *, old: Object) -> list[Cause]:
+def _spec(spec: Object, target_problem: str, least: int, *, old: Object) -> list[Cause]:
     """Check the bounds, target, metrics and behavior. ``target_problem`` is of the target's API version."""
     causes: list[Cause] = []
     low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
-    least = 0 if old.get("minReplicas") == 0 else 1
     if low < least:
         causes.append(invalid_value("spec.minReplicas", low, f"must be greater than or equal to {least}"))
     if high == 0:

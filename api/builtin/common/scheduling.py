@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -17,7 +18,15 @@ from kubechronicle.api.builtin.common.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.common.go_shapes import shape
-from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    go_quote,
+    invalid_value,
+    not_supported,
+    required,
+)
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
@@ -132,15 +141,35 @@ def _pod_term(term: Object, field: str) -> list[Cause]:
 # -- tolerations and taints -------------------------------------------------------------------------------------------
 
 
-def tolerations(given: Sequence[Object], field: str) -> list[Cause]:
-    """Check the tolerations of a pod."""
+def tolerations(given: Sequence[Object], field: str, *, comparing: bool = False) -> list[Cause]:
+    """Check the tolerations of a pod. ``comparing``: they may have the operators Lt and Gt."""
     causes: list[Cause] = []
     for index, toleration in enumerate(given):
-        causes += _toleration(toleration, f"{field}[{index}]")
+        causes += _toleration(toleration, f"{field}[{index}]", comparing=comparing)
     return causes
 
 
-def _toleration(toleration: Mapping[str, Any], path: str) -> list[Cause]:
+_DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]*")
+
+
+def _compared(value: str, field: str) -> list[Cause]:
+    """Check the number with which a toleration compares a taint's value."""
+    causes = []
+    if not value:
+        causes.append(invalid_value(field, value, "must be non-empty"))
+    elif not _DECIMAL.fullmatch(value):
+        causes.append(invalid_value(field, value, "must be a valid decimal integer in canonical form"))
+    try:
+        fits = -(2**63) <= int(value) < 2**63 if re.fullmatch(r"[+-]?[0-9]+", value) else None
+    except ValueError:  # more digits than Python reads
+        fits = False
+    if not fits:
+        why = "invalid syntax" if fits is None else "value out of range"
+        causes.append(invalid_value(field, value, f"strconv.ParseInt: parsing {go_quote(value)}: {why}"))
+    return causes
+
+
+def _toleration(toleration: Mapping[str, Any], path: str, *, comparing: bool) -> list[Cause]:
     key, operator = toleration.get("key", ""), toleration.get("operator", "")
     value, effect = toleration.get("value", ""), toleration.get("effect", "")
     causes = qualified_name(key, f"{path}.key") if key else []
@@ -157,8 +186,9 @@ def _toleration(toleration: Mapping[str, Any], path: str) -> list[Cause]:
     elif operator == "Exists":
         if value:
             causes.append(invalid_value(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'"))
+    elif comparing and operator in ("Lt", "Gt"):
+        causes += _compared(value, f"{path}.value")
     else:
-        # Kubernetes knows Lt and Gt, but the feature is disabled.
         allowed = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
         causes.append(not_supported(f"{path}.operator", operator, allowed))
     if effect and effect not in TAINT_EFFECTS:
@@ -194,8 +224,11 @@ def taints(given: Sequence[Object], field: str) -> list[Cause]:
 _POSITIVE: Final = "must be greater than zero"
 
 
-def topology_spread(constraints: Sequence[Object], field: str) -> list[Cause]:
-    """Check spread constraints, and that each pair of topology key and action occurs once."""
+def topology_spread(constraints: Sequence[Object], field: str, *, merged: bool = True) -> list[Cause]:
+    """Check spread constraints, and that each pair of topology key and action occurs once.
+
+    ``merged``: label keys have become a part of the selector; otherwise the selector may not name them.
+    """
     causes: list[Cause] = []
     later = Counter(map(_key_and_action, constraints))
     for index, constraint in enumerate(constraints):
@@ -214,7 +247,8 @@ def topology_spread(constraints: Sequence[Object], field: str) -> list[Cause]:
         causes += _min_domains(constraint.get("minDomains"), action, f"{path}.minDomains")
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             causes += one_of_if_set(constraint.get(name), ("Honor", "Ignore"), f"{path}.{name}")
-        causes += _label_keys(constraint, path) if constraint.get("matchLabelKeys") else []
+        if constraint.get("matchLabelKeys"):
+            causes += _label_keys(constraint, path) if merged else _unmerged_keys(constraint, f"{path}.matchLabelKeys")
         causes += label_selector(constraint.get("labelSelector"), f"{path}.labelSelector")
     return causes
 
@@ -230,6 +264,20 @@ def _min_domains(number: int | None, action: str, field: str) -> list[Cause]:
     if action != "DoNotSchedule":
         detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
         causes.append(invalid_value(field, number, detail))
+    return causes
+
+
+def _unmerged_keys(constraint: Object, field: str) -> list[Cause]:
+    """Check label keys that the scheduler adds to the selector, which must not name them."""
+    selector, causes = constraint.get("labelSelector"), []
+    if selector is None:
+        causes.append(forbidden(field, "must not be specified when labelSelector is not set"))
+    selected = set((selector or {}).get("matchLabels") or ())
+    selected |= {each.get("key", "") for each in (selector or {}).get("matchExpressions") or ()}
+    for index, key in enumerate(constraint["matchLabelKeys"]):
+        causes += qualified_name(key, f"{field}[{index}]")
+        if key in selected:
+            causes.append(invalid_value(f"{field}[{index}]", key, "exists in both matchLabelKeys and labelSelector"))
     return causes
 
 

@@ -138,6 +138,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         validate=validation_quotas.limit_range,
     ),
     "replicationcontrollers": Strategy(
+        pod_spec="spec.template.spec",
         names="long",
         defaults_again=True,
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),

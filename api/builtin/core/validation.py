@@ -24,6 +24,7 @@ from kubechronicle.api.builtin.common.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.common.network_values import legacy_ip
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
 from kubechronicle.api.builtin.core.podtemplate.workloads import MISMATCH, long_running
 from kubechronicle.api.codecs.errors import DecodeError
@@ -214,7 +215,7 @@ def _port(port: Object, field: str, *, many: bool) -> list[Cause]:
 # -- replication controllers ------------------------------------------------------------------------------------------
 
 
-def replication_controller(obj: Object) -> list[Cause]:
+def replication_controller(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the selector and template of a ReplicationController."""
     spec = obj["spec"]
     causes = not_negative(spec, "spec", "minReadySeconds")
@@ -228,5 +229,5 @@ def replication_controller(obj: Object) -> list[Cause]:
     labels = (template.get("metadata") or {}).get("labels")
     if selector and any((labels or {}).get(key) != value for key, value in selector.items()):
         causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
-    causes += pod_template(template, "spec.template")
+    causes += pod_template(template, "spec.template", options)
     return causes + long_running(template, "spec.template", "ReplicationController")

@@ -58,6 +58,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         validate=validation.service_cidr,
         validate_update=validation.service_cidr_update,
+        without_gates={"ServiceCIDRStatusFieldWiping": {"status": False}},
         subresources=only_status(),
     ),
 }

@@ -20,6 +20,17 @@ def prepare_csi_driver_update(new: Object, old: Object) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
+def default_scheduling(new: Object) -> None:
+    """Let pods be scheduled where the driver is missing, as Kubernetes' defaults do with VolumeLimitScaling."""
+    new["spec"].setdefault("preventPodSchedulingIfMissing", False)
+
+
+def prepare_csi_driver_of_scheduling(new: Object, old: Object) -> None:
+    """Default the field of VolumeLimitScaling, and count changes of the spec in the generation."""
+    default_scheduling(new)
+    prepare_csi_driver_update(new, old)
+
+
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "storageclasses.storage.k8s.io": Strategy(
         update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
@@ -35,6 +46,12 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         status=False,
         unconditional_update=False,
         prepare_update=prepare_csi_driver_update,
+        with_gates={
+            "VolumeLimitScaling": {
+                "prepare_create": default_scheduling,
+                "prepare_update": prepare_csi_driver_of_scheduling,
+            }
+        },
         validate=validation.csi_driver,
         validate_update=validation.csi_driver_update,
         warnings=warnings.csi_driver_warnings,

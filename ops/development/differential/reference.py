@@ -151,8 +151,11 @@ def process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byte
 
 
 @contextlib.contextmanager
-def reference_server(users: str = "") -> Iterator[Target]:
-    """Run kube-apiserver and etcd on an empty store in a temporary folder. ``users``: more lines of its token file."""
+def reference_server(users: str = "", flags: Sequence[str] = ()) -> Iterator[Target]:
+    """Run kube-apiserver and etcd on an empty store in a temporary folder. ``users``: more lines of its token file.
+
+    ``flags``: further flags, such as --emulated-version=1.33.
+    """
     apiserver, etcd = programs()
     with tempfile.TemporaryDirectory(prefix="kubechronicle-reference-") as directory, contextlib.ExitStack() as stack:
         home = Path(directory)
@@ -161,7 +164,9 @@ def reference_server(users: str = "") -> Iterator[Target]:
         (home / "tokens.csv").write_text(f'{target.token},{CALLER},{CALLER},"system:masters"\n{users}')
         write_key(home / "sa.key")
         stack.enter_context(process(etcd_command(etcd, home, client, peer), home / "etcd.log"))
-        child = stack.enter_context(process(apiserver_command(apiserver, home, client, secure), home / "apiserver.log"))
+        child = stack.enter_context(
+            process([*apiserver_command(apiserver, home, client, secure), *flags], home / "apiserver.log")
+        )
         wait_until_ready(target, child, home / "apiserver.log")
         yield replace(target, pid=child.pid)
 
@@ -207,8 +212,8 @@ def wait_until_ready(target: Target, child: subprocess.Popen[bytes], log: Path) 
 
 
 @contextlib.contextmanager
-def our_server(users: str = "") -> Iterator[Target]:
-    """Run a kubechronicle on an empty store with the reference's settings. ``users``: as above."""
+def our_server(users: str = "", flags: Sequence[str] = ()) -> Iterator[Target]:
+    """Run a kubechronicle on an empty store with the reference's settings. ``users``, ``flags``: as above."""
     with tempfile.TemporaryDirectory(prefix="kubechronicle-differential-") as directory:
         home = Path(directory)
         token = secrets.token_hex(16)
@@ -220,6 +225,7 @@ def our_server(users: str = "") -> Iterator[Target]:
             "",
             "--service-cluster-ip-range",
             SERVICE_RANGE,
+            *flags,
         ]
         with running(ServerProcess(home / "data", arguments=arguments)) as server:
             yield Target(server.url, token, server.pid)

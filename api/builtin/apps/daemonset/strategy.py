@@ -48,6 +48,7 @@ def daemon_set_warnings(new: Object, old: Object | None) -> list[str]:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "daemonsets.apps": Strategy(
+        pod_spec="spec.template.spec",
         update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         generation=True,
         prepare_create=prepare_new_daemon_set,

@@ -6,6 +6,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
 from kubechronicle.api.builtin.core.podtemplate.workloads import (
     collisions,
@@ -45,11 +46,11 @@ def _selector(spec: Object) -> list[Cause]:
     return causes if given is None else causes + not_empty(given, "daemonset")
 
 
-def daemon_set(obj: Object) -> list[Cause]:
+def daemon_set(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the selector, template and update strategy of a DaemonSet."""
     spec = obj["spec"]
     template = spec.get("template") or {}
-    causes = _selector(spec) + pod_template(template, "spec.template")
+    causes = _selector(spec) + pod_template(template, "spec.template", options)
     causes += long_running(template, "spec.template", "DaemonSet") + not_negative(spec, "spec", "minReadySeconds")
     strategy = spec.get("updateStrategy") or {}
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")

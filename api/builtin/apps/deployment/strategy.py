@@ -27,6 +27,7 @@ _DEPLOYMENT_STATUS: Final = status_update("spec", metadata=("labels",), validate
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "deployments.apps": Strategy(
+        pod_spec="spec.template.spec",
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         generation=True,
         generation_fields=("spec",),

@@ -6,6 +6,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.podtemplate.workloads import (
     collisions,
     parts_of_replicas,
@@ -35,10 +36,10 @@ def _deployment_strategy(strategy: Object) -> list[Cause]:
     return causes + at_most_100_percent(unavailable, f"{field}.maxUnavailable")
 
 
-def deployment(obj: Object) -> list[Cause]:
+def deployment(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the selector, template, strategy and counts of a Deployment."""
     spec = obj["spec"]
-    causes = not_negative(spec, "spec", "replicas") + selector_and_template(spec, "deployment")
+    causes = not_negative(spec, "spec", "replicas") + selector_and_template(spec, "deployment", options)
     causes += _deployment_strategy(spec.get("strategy") or {})
     causes += not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     deadline = spec.get("progressDeadlineSeconds")

@@ -8,6 +8,7 @@ from kubechronicle.api.builtin.common.checks import dns_label, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import claim_spec
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation import specific_annotations
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
 from kubechronicle.api.builtin.core.podtemplate.workloads import (
@@ -37,12 +38,12 @@ def stateful_set_status(new: Object, old: Object) -> list[Cause]:
     return causes + collisions(status, old)
 
 
-def stateful_set(obj: Object) -> list[Cause]:
+def stateful_set(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a new StatefulSet, with its claim templates and the name of its Service."""
-    return _spec(obj["spec"], new=True)
+    return _spec(obj["spec"], options, new=True)
 
 
-def _spec(spec: Object, *, new: bool, with_template: bool = True) -> list[Cause]:
+def _spec(spec: Object, options: PodOptions, *, new: bool, with_template: bool = True) -> list[Cause]:
     """Check the spec.
 
     Claim templates and the Service's name are immutable, so they are checked only on creation (``new``).
@@ -63,7 +64,7 @@ def _spec(spec: Object, *, new: bool, with_template: bool = True) -> list[Cause]
     found, parses = workload_selector(spec, "statefulset")
     causes += found
     if parses:
-        causes += template_labels(spec) + _template(spec, "spec.template", whole=with_template)
+        causes += template_labels(spec) + _template(spec, "spec.template", options, whole=with_template)
     else:
         causes.append(invalid_value("spec.selector", selector(spec.get("selector")), ""))
     return causes + long_running(spec.get("template") or {}, "spec.template", "StatefulSet")
@@ -108,7 +109,7 @@ def _claim_retention(policy: Object) -> list[Cause]:
     ]
 
 
-def _template(spec: Object, field: str, *, whole: bool) -> list[Cause]:
+def _template(spec: Object, field: str, options: PodOptions, *, whole: bool) -> list[Cause]:
     """Check the template as the controller completes it: each claim template adds a volume or replaces one.
 
     The controller also sets the host name and the subdomain. Kubernetes checks labels and annotations a second time.
@@ -124,7 +125,7 @@ def _template(spec: Object, field: str, *, whole: bool) -> list[Cause]:
             added = {name: {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims}
             own = [volume for volume in inner.get("volumes") or () if volume.get("name", "") not in added]
             inner["volumes"] = [*added.values(), *own]
-        causes += pod_template({**template, "spec": inner}, field)
+        causes += pod_template({**template, "spec": inner}, field, options)
     causes += validate_labels(metadata.get("labels") or {}, f"{field}.labels")
     if metadata.get("annotations"):
         causes += validate_annotations(metadata["annotations"], f"{field}.annotations")
@@ -149,14 +150,14 @@ _STATEFUL_SET_CHANGEABLE: Final = frozenset(
 )
 
 
-def stateful_set_update(new: Object, old: Object) -> list[Cause]:
+def stateful_set_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a changed StatefulSet, and reject changes of any spec field that is not listed as changeable.
 
     The template is not checked if the old object would be rejected.
     """
-    causes = _spec(new["spec"], new=False)
-    if causes and _spec(old["spec"], new=False):
-        causes = _spec(new["spec"], new=False, with_template=False)
+    causes = _spec(new["spec"], options, new=False)
+    if causes and _spec(old["spec"], options, new=False):
+        causes = _spec(new["spec"], options, new=False, with_template=False)
     frozen = [
         {name: value for name, value in each["spec"].items() if name not in _STATEFUL_SET_CHANGEABLE}
         for each in (new, old)

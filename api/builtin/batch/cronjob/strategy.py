@@ -14,6 +14,7 @@ from kubechronicle.api.strategy.strategy import Check, Strategy
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "cronjobs.batch": Strategy(
+        pod_spec="spec.jobTemplate.spec.template.spec",
         update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         generation=True,
         validate=validation.cron_job,

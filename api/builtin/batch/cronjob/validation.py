@@ -10,6 +10,7 @@ from typing import Final
 from kubechronicle.api.builtin.batch.job.validation import job_spec
 from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.values.objects import Object
 
@@ -17,10 +18,10 @@ CRON_NAME_MAX: Final = 52
 """Longest name of a CronJob, in characters: its Jobs' names add eleven and must fit into a label (63)."""
 
 
-def cron_job(obj: Object) -> list[Cause]:
+def cron_job(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the name, schedule, policies and job template of a CronJob."""
     spec = obj["spec"]
-    causes = _cron_spec(spec)
+    causes = _cron_spec(spec, None, options)
     name = obj["metadata"].get("name", "")
     if len(name) > CRON_NAME_MAX:
         detail = f"must be no more than {CRON_NAME_MAX} characters"
@@ -28,12 +29,12 @@ def cron_job(obj: Object) -> list[Cause]:
     return causes
 
 
-def cron_job_update(new: Object, old: Object) -> list[Cause]:
+def cron_job_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a changed CronJob; its name, accepted before, is not checked again."""
-    return _cron_spec(new["spec"], old["spec"])
+    return _cron_spec(new["spec"], old["spec"], options)
 
 
-def _cron_spec(spec: Object, held: Object | None = None) -> list[Cause]:
+def _cron_spec(spec: Object, held: Object | None, options: PodOptions) -> list[Cause]:
     causes: list[Cause] = []
     schedule = spec.get("schedule", "")
     if not schedule:
@@ -49,7 +50,7 @@ def _cron_spec(spec: Object, held: Object | None = None) -> list[Cause]:
     if policy not in ("Allow", "Forbid", "Replace"):
         causes.append(not_supported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace")))
     template, field = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
-    causes += job_spec(template, field)
+    causes += job_spec(template, field, options)
     if template.get("selector") is not None:
         shown = selector(template["selector"])
         causes.append(invalid_value(f"{field}.selector", shown, "`selector` will be auto-generated"))

@@ -45,6 +45,7 @@ def has_labels_of_its_strategy(job: Object) -> bool:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "jobs.batch": Strategy(
+        pod_spec="spec.template.spec",
         update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         generation=True,
         dependents=ORPHAN,

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from kubechronicle.api.builtin.batch.job.validation_policies import failure_policy, success_policy
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import record, selector
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
 from kubechronicle.api.builtin.core.podtemplate.workloads import (
     immutable_selector,
@@ -43,7 +44,7 @@ MAX_PARALLELISM_OF_MANY: Final = 10_000
 _PER_INDEX: Final = ("backoffLimitPerIndex", "maxFailedIndexes")
 
 
-def job_spec(spec: Object, field: str) -> list[Cause]:
+def job_spec(spec: Object, field: str, options: PodOptions) -> list[Cause]:
     """Check the rules that Jobs share with the template of CronJobs."""
     members = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
     causes = not_negative(spec, field, *members, *_PER_INDEX)
@@ -71,7 +72,7 @@ def job_spec(spec: Object, field: str) -> list[Cause]:
         causes += success_policy(success, spec.get("completions") or 0, f"{field}.successPolicy")
     causes += _replacement(spec, f"{field}.podReplacementPolicy")
     template = spec.get("template") or {}
-    causes += pod_template(template, f"{field}.template") + _restart_policy(template, f"{field}.template")
+    causes += pod_template(template, f"{field}.template", options) + _restart_policy(template, f"{field}.template")
     policy = (template.get("spec") or {}).get("restartPolicy", "")
     if policy == "OnFailure" and spec.get("podFailurePolicy") is not None:
         detail = 'only "Never" is supported when podFailurePolicy is specified'
@@ -136,23 +137,23 @@ def _replacement(spec: Object, field: str) -> list[Cause]:
     return [] if policy is None or policy in allowed else [not_supported(field, policy, allowed)]
 
 
-def job(obj: Object) -> list[Cause]:
+def job(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the spec and the selector of a Job, and that names of indexed pods are valid host names."""
-    return _job(obj, _GENERATED)
+    return _job(obj, _GENERATED, options)
 
 
-def changed_job(new: Object, old: Object) -> list[Cause]:
+def changed_job(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a changed Job as a new one; without the prefixed labels, if its template has lacked one of them."""
     held = ((old["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
-    return _job(new, _GENERATED if all(label in held for label, _ in _PREFIXED) else _LEGACY)
+    return _job(new, _GENERATED if all(label in held for label, _ in _PREFIXED) else _LEGACY, options)
 
 
-def _job(obj: Object, generated: _Sources) -> list[Cause]:
+def _job(obj: Object, generated: _Sources, options: PodOptions) -> list[Cause]:
     spec, metadata = obj["spec"], obj["metadata"]
     causes: list[Cause] = []
     if spec.get("selector") is not None and not spec.get("manualSelector"):
         causes += _generated_selector(metadata, spec, generated)
-    causes += _whole_spec(spec)
+    causes += _whole_spec(spec, options)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
         host = f"{metadata.get('name', '')}-{spec['completions'] - 1}"
         if names.dns_label(host):
@@ -161,8 +162,8 @@ def _job(obj: Object, generated: _Sources) -> list[Cause]:
     return causes
 
 
-def _whole_spec(spec: Object) -> list[Cause]:
-    causes = job_spec(spec, "spec")
+def _whole_spec(spec: Object, options: PodOptions) -> list[Cause]:
+    causes = job_spec(spec, "spec", options)
     given = spec.get("selector")
     if given is None:
         return [*causes, required("spec.selector"), *template_labels(spec)]
@@ -203,10 +204,10 @@ _STAYING: Final = (
 """Immutable fields of a Job, with their Go types for messages."""
 
 
-def job_update(new: Object, old: Object) -> list[Cause]:
+def job_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a changed Job: its selector, template (unless suspended) and policies are immutable."""
     spec, held = new["spec"], old["spec"]
-    causes = _whole_spec(spec) + _completions(spec, held)
+    causes = _whole_spec(spec, options) + _completions(spec, held)
     causes += immutable_selector(spec.get("selector"), held.get("selector"))
     causes += _template_update(spec.get("template") or {}, old)
     for name, kind in _STAYING:

@@ -25,6 +25,15 @@ from kubechronicle.api.values.objects import Object
 
 def prepare_new_pod(new: Object) -> None:
     """Set the initial status, and expand label keys."""
+    _prepare_new_pod(new, spread=True)
+
+
+def prepare_new_pod_with_whole_selectors(new: Object) -> None:
+    """Set the initial status, and expand the label keys of affinities; the scheduler expands those of constraints."""
+    _prepare_new_pod(new, spread=False)
+
+
+def _prepare_new_pod(new: Object, *, spread: bool) -> None:
     spec = new["spec"]
     # A class that the client sent stays, as in Kubernetes' GetPodQOS.
     sent = (new.get("status") or {}).get("qosClass")
@@ -43,7 +52,7 @@ def prepare_new_pod(new: Object) -> None:
 
     labels = new["metadata"].get("labels")
     if labels and ("affinity" in spec or "topologySpreadConstraints" in spec):
-        _expand_label_keys(spec, labels)
+        _expand_label_keys(spec, labels, spread=spread)
 
 
 _TERMS: Final = (
@@ -54,14 +63,14 @@ _TERMS: Final = (
 _KEYS: Final = (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
 
 
-def _expand_label_keys(spec: Object, labels: Object) -> None:
+def _expand_label_keys(spec: Object, labels: Object, *, spread: bool) -> None:
     """Add an expression to the selector for each label key of the pod (KEP-3633, KEP-3243)."""
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         for name, member in _TERMS:
             for term in (affinity.get(kind) or {}).get(name) or ():
                 _expand_keys_of_term(term.get(member) or {} if member else term, labels)
-    for constraint in spec.get("topologySpreadConstraints") or ():
+    for constraint in (spec.get("topologySpreadConstraints") or ()) if spread else ():
         _expand_keys_of_term(constraint, labels)
 
 
@@ -144,6 +153,11 @@ def restrict_to_resources(new: Object, old: Object) -> None:
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "pods": Strategy(
+        pod_spec="spec",
+        without_gates={
+            name: {"prepare_create": prepare_new_pod_with_whole_selectors}
+            for name in ("MatchLabelKeysInPodTopologySpread", "MatchLabelKeysInPodTopologySpreadSelectorMerge")
+        },
         status_on_create=True,
         update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
         generation=True,

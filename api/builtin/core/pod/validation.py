@@ -12,6 +12,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.common.checks import MAX_INT32, MIRROR, in_range, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.scheduling import REQUIRED, tolerations
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation_containers import trimmed_image
 from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, matching_profiles, profile_annotations
 from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
@@ -23,10 +24,10 @@ DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _COST: Final = re.compile(r"(0|-?[1-9][0-9]*)\Z")
 
 
-def pod(obj: Object) -> list[Cause]:
+def pod(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a new pod."""
     spec = obj["spec"]
-    causes = metadata_and_spec(obj)
+    causes = metadata_and_spec(obj, options)
     if spec.get("ephemeralContainers"):
         causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -36,13 +37,13 @@ def pod(obj: Object) -> list[Cause]:
     return causes
 
 
-def metadata_and_spec(obj: Object) -> list[Cause]:
+def metadata_and_spec(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the rules that hold for a new and for a changed pod."""
     spec, metadata = obj["spec"], obj["metadata"]
     causes: list[Cause] = []
     if metadata.get("annotations"):
         causes += specific_annotations(metadata["annotations"], spec, "metadata.annotations")
-    causes += pod_spec(spec, "spec", metadata)
+    causes += pod_spec(spec, "spec", metadata, options)
     if not spec.get("serviceAccountName"):
         for index, volume in enumerate(spec.get("volumes") or ()):
             for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
@@ -77,9 +78,9 @@ POD_UPDATE: Final = (
 _CHANGEABLE: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
-def pod_update(new: Object, old: Object) -> list[Cause]:
+def pod_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a changed pod: only images, the deadline, more tolerations and fewer scheduling gates may change."""
-    causes = metadata_and_spec(new) + immutable_annotations(new, old)
+    causes = metadata_and_spec(new, options) + immutable_annotations(new, old)
     spec, held = new["spec"], old["spec"]
     for group in ("containers", "initContainers"):
         wanted, present = spec.get(group) or (), held.get(group) or ()
@@ -100,7 +101,11 @@ def pod_update(new: Object, old: Object) -> list[Cause]:
     elif before is not None:
         causes.append(invalid_value(path, None, "must not update from a positive integer to nil value"))
     if spec.get("tolerations") != held.get("tolerations"):
-        causes += _more_tolerations(spec.get("tolerations") or (), held.get("tolerations") or ())
+        causes += _more_tolerations(
+            spec.get("tolerations") or (),
+            held.get("tolerations") or (),
+            comparing=options.comparing_tolerations,
+        )
     causes += _fewer_gates(spec.get("schedulingGates") or (), held.get("schedulingGates") or ())
     return causes if spec == held else causes + _frozen(spec, held)
 
@@ -181,13 +186,13 @@ def immutable_annotations(new: Object, old: Object) -> list[Cause]:
     return causes
 
 
-def _more_tolerations(wanted: Sequence[Object], present: Sequence[Object]) -> list[Cause]:
+def _more_tolerations(wanted: Sequence[Object], present: Sequence[Object], *, comparing: bool) -> list[Cause]:
     def without_seconds(toleration: Object) -> tuple[tuple[str, Any], ...]:
         return tuple(sorted((name, value) for name, value in toleration.items() if name != "tolerationSeconds"))
 
     known = set(map(without_seconds, wanted))
     if all(without_seconds(each) in known for each in present):
-        return tolerations(wanted, "spec.tolerations")
+        return tolerations(wanted, "spec.tolerations", comparing=comparing)
     return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.checks import PROTOCOLS, descending_path, dns_label, one_of, port_number, wrong
 from kubechronicle.api.builtin.common.resource_amounts import requirements
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation_environment import environment, environment_from
 from kubechronicle.api.builtin.core.pod.validation_probes import PROBES, lifecycle, probe
 from kubechronicle.api.builtin.core.pod.validation_security import container_context
@@ -36,6 +37,7 @@ class PodFacts:
     ``restart_policy``: the pod's restart policy.
     ``host_users``: whether the pod uses the host's user namespace.
     ``is_pod``: False for a template.
+    ``options``: the choices of feature gates.
     ``files``: collected output: (field, volume) of each variable that comes from a file.
     """
 
@@ -45,6 +47,7 @@ class PodFacts:
     restart_policy: str
     host_users: bool
     is_pod: bool
+    options: PodOptions = USUAL
     files: list[tuple[str, str]] = dataclass_field(default_factory=list)
 
 
@@ -64,7 +67,7 @@ def container(given: Object, field: str, facts: PodFacts) -> list[Cause]:
     if given.get("ports"):
         causes += _ports(given["ports"], f"{field}.ports")
     if given.get("env"):
-        causes += environment(given["env"], f"{field}.env", facts.files)
+        causes += environment(given["env"], f"{field}.env", facts.files, from_files=facts.options.files_of_variables)
     if given.get("envFrom"):
         causes += environment_from(given["envFrom"], f"{field}.envFrom")
     if given.get("volumeMounts"):
@@ -219,10 +222,11 @@ MAX_RESTART_RULES: Final = 20
 MAX_EXIT_CODES: Final = 255
 _RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 _RULES_NEED_POLICY: Final = "must specify restartPolicy when restart rules are used"
+_NO_RULES_OF_SIDECARS: Final = "restartPolicyRules are not allowed for init containers with restart policy Always"
 _RESTART_ACTIONS: Final = ("Restart", "RestartAllContainers")
 
 
-def _restart_policy(given: Object, field: str) -> list[Cause]:
+def _restart_policy(given: Object, field: str, *, of_all: bool) -> list[Cause]:
     """Check a container's restart policy, and its rules by exit code, which take precedence (KEP-5307, KEP-5532)."""
     policy, rules = given.get("restartPolicy"), given.get("restartPolicyRules") or ()
     causes: list[Cause] = []
@@ -236,15 +240,15 @@ def _restart_policy(given: Object, field: str) -> list[Cause]:
     if len(rules) > MAX_RESTART_RULES:
         causes.append(too_long(path, MAX_RESTART_RULES))
     for index, rule in enumerate(rules):
-        causes += _restart_rule(rule, f"{path}[{index}]")
+        causes += _restart_rule(rule, f"{path}[{index}]", _RESTART_ACTIONS if of_all else _RESTART_ACTIONS[:1])
     return causes
 
 
-def _restart_rule(rule: Object, field: str) -> list[Cause]:
+def _restart_rule(rule: Object, field: str, actions: Sequence[str]) -> list[Cause]:
     causes: list[Cause] = []
     action, codes = rule.get("action", ""), rule.get("exitCodes")
-    if action not in _RESTART_ACTIONS:
-        causes.append(not_supported(f"{field}.action", action, _RESTART_ACTIONS))
+    if action not in actions:
+        causes.append(not_supported(f"{field}.action", action, actions))
     if codes is None:
         return [*causes, required(f"{field}.exitCodes", "must be specified")]
     operator = codes.get("operator", "")
@@ -279,7 +283,7 @@ def containers(given: Sequence[Object], field: str, facts: PodFacts) -> list[Cau
         seen.add(name)
         causes += _hooks_and_probes(each, path, facts)
         if "restartPolicy" in each or "restartPolicyRules" in each:
-            causes += _restart_policy(each, path)
+            causes += _restart_policy(each, path, of_all=facts.options.restarts_of_all)
     return causes + _host_ports(given, field, set())
 
 
@@ -291,8 +295,11 @@ def init_containers(given: Sequence[Object], usual: Sequence[Object], field: str
         path, name = f"{field}[{index}]", each.get("name", "")
         causes += container(each, path, facts)
         policy = each.get("restartPolicy")
-        if policy is not None:
-            causes += _restart_policy(each, path)
+        if policy == "Always" and not facts.options.restarts_of_all:
+            if each.get("restartPolicyRules"):
+                causes.append(forbidden(f"{path}.restartPolicyRules", _NO_RULES_OF_SIDECARS))
+        elif policy is not None:
+            causes += _restart_policy(each, path, of_all=facts.options.restarts_of_all)
         elif each.get("restartPolicyRules"):  # without a policy, the rules themselves stay unchecked
             causes.append(required(f"{path}.restartPolicy", _RULES_NEED_POLICY))
         if name in seen:

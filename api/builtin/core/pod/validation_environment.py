@@ -118,10 +118,13 @@ _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKey
 _NO_SOURCE: Final = (
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
 )
+_NO_SOURCE_BUT_FILES: Final = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
 
 
-def environment(variables: Sequence[Object], field: str, files: list[tuple[str, str]]) -> list[Cause]:
-    """Check that each variable has a name, and a value or one source.
+def environment(
+    variables: Sequence[Object], field: str, files: list[tuple[str, str]], *, from_files: bool
+) -> list[Cause]:
+    """Check that each variable has a name, and a value or one source. ``from_files``: a file may be one.
 
     A variable from a file adds (field that names the volume, volume name) to ``files``.
     """
@@ -136,13 +139,13 @@ def environment(variables: Sequence[Object], field: str, files: list[tuple[str, 
                 causes += wrong(f"{field}[{index}].name", name, problems)
         if variable.get("valueFrom") is not None:
             path, source = f"{field}[{index}].valueFrom", variable["valueFrom"]
-            causes += _value_from(variable, path)
+            causes += _value_from(variable, path, from_files=from_files)
             if source.get("fileKeyRef") is not None:
                 files.append((f"{path}.fileKeyRef.volumeName", source["fileKeyRef"].get("volumeName", "")))
     return causes
 
 
-def _value_from(variable: Object, field: str) -> list[Cause]:
+def _value_from(variable: Object, field: str, *, from_files: bool) -> list[Cause]:
     source = variable["valueFrom"]
     given = [name for name in _SOURCES if source.get(name) is not None]
     causes: list[Cause] = []
@@ -157,7 +160,7 @@ def _value_from(variable: Object, field: str) -> list[Cause]:
         else:
             causes += _key_reference(reference, path)
     if not given:
-        causes.append(invalid_value(field, "", _NO_SOURCE))
+        causes.append(invalid_value(field, "", _NO_SOURCE if from_files else _NO_SOURCE_BUT_FILES))
     elif variable.get("value"):
         causes.append(invalid_value(field, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import MIRROR
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.qos import qos_class
 from kubechronicle.api.builtin.core.pod.validation import metadata_and_spec
 from kubechronicle.api.builtin.core.pod.validation_subresources import NO_FIELD
@@ -15,14 +16,14 @@ from kubechronicle.api.values.objects import Object
 _RESIZABLE: Final = ("cpu", "memory")
 
 
-def resize(new: Object, old: Object) -> list[Cause]:
+def resize(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a resize: CPU and memory of the pod and its containers may change within the QoS class."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return [forbidden(NO_FIELD, "static pods cannot be resized")]
     spec, held = new["spec"], old["spec"]
     if (held.get("os") or {}).get("name") == "windows":
         return [forbidden(NO_FIELD, "windows pods cannot be resized")]
-    causes = metadata_and_spec(new)
+    causes = metadata_and_spec(new, options)
     if ((old.get("status") or {}).get("qosClass") or qos_class(held)) != qos_class(spec):
         detail = "Pod QOS Class may not change as a result of resizing"
         causes.append(invalid_value("spec", (new.get("status") or {}).get("qosClass", ""), detail))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import MAX_INT32, descending_path, dns_subdomain, one_of_if_set
 from kubechronicle.api.builtin.common.go_shapes import record
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
@@ -192,13 +193,7 @@ def _sysctls(given: list[Object], spec: Object, field: str) -> list[Cause]:
     return causes
 
 
-_POLICIES: Final = (
-    ("supplementalGroupsPolicy", ("Merge", "Strict")),
-    ("seLinuxChangePolicy", ("Recursive",)),  # MountOption needs SELinuxMount, which is disabled
-)
-
-
-def pod_context(context: Object, spec: Object, field: str) -> list[Cause]:
+def pod_context(context: Object, spec: Object, field: str, options: PodOptions = USUAL) -> list[Cause]:
     """Check the security context of a pod."""
     causes = _ids(context, field, "fsGroup", "runAsUser", "runAsGroup")
     for index, group in enumerate(context.get("supplementalGroups") or ()):
@@ -216,9 +211,10 @@ def pod_context(context: Object, spec: Object, field: str) -> list[Cause]:
     causes += _seccomp(context.get("seccompProfile"), f"{field}.seccompProfile")
     causes += _windows(context.get("windowsOptions"), f"{field}.windowsOptions")
     causes += _app_armor(context.get("appArmorProfile"), f"{field}.appArmorProfile")
-    for name, choices in _POLICIES:
-        causes += one_of_if_set(context.get(name), choices, f"{field}.{name}")
-    return causes
+    policy = context.get("supplementalGroupsPolicy")
+    causes += one_of_if_set(policy, ("Merge", "Strict"), f"{field}.supplementalGroupsPolicy")
+    choices = ("MountOption", "Recursive") if options.mounts_with_label else ("Recursive",)
+    return causes + one_of_if_set(context.get("seLinuxChangePolicy"), choices, f"{field}.seLinuxChangePolicy")
 
 
 def share_process_namespace(spec: Object, field: str) -> list[Cause]:

@@ -20,6 +20,7 @@ from kubechronicle.api.builtin.common.network_values import legacy_ip
 from kubechronicle.api.builtin.common.resource_amounts import HUGE_PAGES, pod_resource_name, requirements
 from kubechronicle.api.builtin.common.scheduling import affinity, tolerations, topology_spread
 from kubechronicle.api.builtin.core.pod.defaults import container_requests
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation_containers import (
     PodFacts,
     containers,
@@ -58,7 +59,7 @@ MAX_SEARCH_CHARACTERS: Final = 2048
 """Limits of Linux' resolver configuration: servers, search paths, and characters of all search paths."""
 
 
-def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]:
+def pod_spec(spec: Object, field: str, pod: Object | None = None, options: PodOptions = USUAL) -> list[Cause]:
     """Check a pod's spec. ``pod`` is the pod's metadata, or None for a template."""
     causes: list[Cause] = []
     grace = spec.get("terminationGracePeriodSeconds")
@@ -72,7 +73,13 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
     if spec.get("resourceClaims"):
         causes += _resource_claims(spec["resourceClaims"], f"{field}.resourceClaims", pod)
     facts = PodFacts(
-        good, claims, grace, spec.get("restartPolicy", ""), spec.get("hostUsers") is not False, pod is not None
+        good,
+        claims,
+        grace,
+        spec.get("restartPolicy", ""),
+        spec.get("hostUsers") is not False,
+        pod is not None,
+        options,
     )
     usual = spec.get("containers") or ()
     causes += containers(usual, f"{field}.containers", facts)
@@ -93,7 +100,7 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None) -> list[Cause]
     if spec.get("nodeSelector"):
         causes += validate_labels(spec["nodeSelector"], f"{field}.nodeSelector")
     if spec.get("securityContext"):
-        causes += pod_context(spec["securityContext"], spec, f"{field}.securityContext")
+        causes += pod_context(spec["securityContext"], spec, f"{field}.securityContext", options)
     elif spec.get("shareProcessNamespace"):
         causes += share_process_namespace(spec, field)
     if spec.get("affinity"):
@@ -111,10 +118,14 @@ def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
     if spec.get("schedulingGates"):
         causes += _scheduling_gates(spec["schedulingGates"], f"{field}.schedulingGates")
     if spec.get("topologySpreadConstraints"):
-        causes += topology_spread(spec["topologySpreadConstraints"], f"{field}.topologySpreadConstraints")
+        causes += topology_spread(
+            spec["topologySpreadConstraints"],
+            f"{field}.topologySpreadConstraints",
+            merged=facts.options.merged_selectors,
+        )
     causes += host_processes(spec, field)
     if spec.get("hostUsers") is False:
-        causes += _user_namespace(spec, field)
+        causes += _user_namespace(spec, field, on_host_network=facts.options.users_on_host_network)
     if spec.get("hostnameOverride") is not None:
         causes += _hostname_override(spec, f"{field}.hostnameOverride")
     for name in ("serviceAccountName", "nodeName"):
@@ -126,7 +137,9 @@ def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
         if spec.get(name):
             causes += dns_label(spec[name], f"{field}.{name}")
     if spec.get("tolerations"):
-        causes += tolerations(spec["tolerations"], f"{field}.tolerations")
+        causes += tolerations(
+            spec["tolerations"], f"{field}.tolerations", comparing=facts.options.comparing_tolerations
+        )
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         causes += legacy_ip(alias.get("ip", ""), f"{field}.hostAliases[{index}].ip")
         for position, name in enumerate(alias.get("hostnames") or ()):
@@ -145,11 +158,13 @@ def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
     return causes
 
 
-def _user_namespace(spec: Object, field: str) -> list[Cause]:
+def _user_namespace(spec: Object, field: str, *, on_host_network: bool) -> list[Cause]:
     """Reject host namespaces and raw devices for a pod with its own user namespace."""
     refused = "when `hostUsers` is false"
     shared = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
-    causes = [forbidden(f"{field}.{shown}", refused) for name, shown in shared if spec.get(name)]
+    causes = [
+        forbidden(f"{field}.{shown}", refused) for name, shown in shared[int(on_host_network) :] if spec.get(name)
+    ]
     return causes + [
         forbidden(f"{path}.volumeDevices", refused)
         for each, path in containers_of(spec, field)

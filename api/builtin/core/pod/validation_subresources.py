@@ -17,6 +17,7 @@ from kubechronicle.api.builtin.common.checks import (
 )
 from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.network_values import legacy_ip
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation import immutable_annotations, metadata_and_spec
 from kubechronicle.api.errors.field_errors import (
     Cause,
@@ -270,11 +271,11 @@ def _known_resource(name: str, known: Collection[str], field: str) -> list[Cause
 # -- ephemeral containers ---------------------------------------------------------------------------------------------
 
 
-def ephemeral_containers_update(new: Object, old: Object) -> list[Cause]:
+def ephemeral_containers_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check that ephemeral containers are only added, not changed or removed."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return [forbidden(NO_FIELD, "static pods do not support ephemeral containers")]
-    causes = metadata_and_spec(new)
+    causes = metadata_and_spec(new, options)
     wanted = {each.get("name"): each for each in new["spec"].get("ephemeralContainers") or ()}
     field = "spec.ephemeralContainers"
     for each in old["spec"].get("ephemeralContainers") or ():

@@ -10,6 +10,7 @@ from kubechronicle.api.strategy.strategy import Check, Strategy
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     "podtemplates": Strategy(
+        pod_spec="template.spec",
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         status=False,
         generation=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation import specific_annotations
 from kubechronicle.api.builtin.core.pod.validation_profiles import matching_profiles
 from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
@@ -10,14 +11,14 @@ from kubechronicle.api.meta.metadata import validate_annotations, validate_label
 from kubechronicle.api.values.objects import Object
 
 
-def pod_template(template: Object, field: str) -> list[Cause]:
+def pod_template(template: Object, field: str, options: PodOptions = USUAL) -> list[Cause]:
     """Check the labels, annotations and spec of a pod template."""
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     causes = validate_labels(metadata.get("labels") or {}, f"{field}.labels")
     if metadata.get("annotations"):
         causes += validate_annotations(metadata["annotations"], f"{field}.annotations")
         causes += specific_annotations(metadata["annotations"], spec, f"{field}.annotations")
-    causes += pod_spec(spec, f"{field}.spec")
+    causes += pod_spec(spec, f"{field}.spec", options=options)
     if metadata.get("annotations"):
         causes += matching_profiles(metadata["annotations"], spec, f"{field}.spec")
     if spec.get("ephemeralContainers"):
@@ -26,6 +27,6 @@ def pod_template(template: Object, field: str) -> list[Cause]:
     return causes
 
 
-def pod_template_object(obj: Object) -> list[Cause]:
+def pod_template_object(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a PodTemplate."""
-    return pod_template(obj.get("template") or {}, "template")
+    return pod_template(obj.get("template") or {}, "template", options)

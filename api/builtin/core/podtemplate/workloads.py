@@ -10,6 +10,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.checks import immutable, label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import selector
+from kubechronicle.api.builtin.core.pod.options import PodOptions
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values.objects import Object
@@ -47,7 +48,7 @@ def long_running(template: Object, field: str, kind: str = "ReplicaSet") -> list
     return causes
 
 
-def selector_and_template(spec: Object, workload: str) -> list[Cause]:
+def selector_and_template(spec: Object, workload: str, options: PodOptions) -> list[Cause]:
     """Check the selector and the pod template of a workload that is like a ReplicaSet.
 
     The template is checked only if the selector can be parsed.
@@ -56,7 +57,7 @@ def selector_and_template(spec: Object, workload: str) -> list[Cause]:
     causes, parses = workload_selector(spec, workload)
     if not parses:
         return [*causes, invalid_value("spec.selector", selector(spec.get("selector")), "invalid label selector")]
-    causes += template_labels(spec) + pod_template(template, "spec.template")
+    causes += template_labels(spec) + pod_template(template, "spec.template", options)
     return causes + long_running(template, "spec.template")
 
 

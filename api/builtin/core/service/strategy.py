@@ -8,6 +8,7 @@ request changes it, validation rejects it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -153,6 +154,13 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         prepare_update=prepare_service_update,
         validate=validation.service,
         validate_update=validation.service_update,
+        without_gates={
+            "RelaxedServiceNameValidation": {"names": "label1035"},
+            "PreferSameTrafficDistribution": {
+                "validate": partial(validation.service, distributions=validation.CLOSE),
+                "validate_update": partial(validation.service_update, distributions=validation.CLOSE),
+            },
+        },
         warnings=warnings.service_warnings,
         subresources=MappingProxyType(
             {

@@ -31,6 +31,8 @@ from kubechronicle.api.values.objects import Object
 SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 TRAFFIC_POLICIES: Final = ("Cluster", "Local")
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
+CLOSE: Final = DISTRIBUTIONS[:1]
+"""The distributions before PreferSameTrafficDistribution (KEP-3015)."""
 FAMILIES: Final = ("IPv4", "IPv6")
 FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
 MAX_AFFINITY_SECONDS: Final = 86400
@@ -44,12 +46,12 @@ def _headless(spec: Object) -> bool:
     return spec.get("clusterIPs") == ["None"]
 
 
-def service(obj: Object) -> list[Cause]:
-    """Check a new Service."""
-    return _service(obj, {})
+def service(obj: Object, distributions: Sequence[str] = DISTRIBUTIONS) -> list[Cause]:
+    """Check a new Service. ``distributions``: the values of trafficDistribution."""
+    return _service(obj, {}, distributions)
 
 
-def _service(obj: Object, old: Object) -> list[Cause]:
+def _service(obj: Object, old: Object, distributions: Sequence[str]) -> list[Cause]:
     """Check a Service; addresses and ranges of the old one stay valid."""
     spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
     held = old.get("spec") or {}
@@ -82,7 +84,7 @@ def _service(obj: Object, old: Object) -> list[Cause]:
     causes += _source_ranges(obj, old)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
         causes.append(forbidden("spec.allocateLoadBalancerNodePorts", ONLY_BALANCERS))
-    return causes + _balancer_class(spec, kind) + _policies(spec, kind)
+    return causes + _balancer_class(spec, kind) + _policies(spec, kind, distributions)
 
 
 def _external_name(spec: Object) -> list[Cause]:
@@ -235,7 +237,7 @@ def _needs_health_check(spec: Object) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
-def _policies(spec: Object, kind: str) -> list[Cause]:
+def _policies(spec: Object, kind: str, distributions: Sequence[str]) -> list[Cause]:
     causes: list[Cause] = []
     outer = kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
     policy, field = spec.get("externalTrafficPolicy", ""), "spec.externalTrafficPolicy"
@@ -254,13 +256,13 @@ def _policies(spec: Object, kind: str) -> list[Cause]:
     if inner is None and kind in ("NodePort", "LoadBalancer", "ClusterIP"):
         causes.append(required("spec.internalTrafficPolicy"))
     causes += one_of_if_set(inner, TRAFFIC_POLICIES, "spec.internalTrafficPolicy")
-    return causes + one_of_if_set(spec.get("trafficDistribution"), DISTRIBUTIONS, "spec.trafficDistribution")
+    return causes + one_of_if_set(spec.get("trafficDistribution"), distributions, "spec.trafficDistribution")
 
 
 # -- updates ----------------------------------------------------------------------------------------------------------
 
 
-def service_update(new: Object, old: Object) -> list[Cause]:
+def service_update(new: Object, old: Object, distributions: Sequence[str] = DISTRIBUTIONS) -> list[Cause]:
     """Check a changed Service: the first address and family are immutable, a second may be added or removed.
 
     Kubernetes checks the class of a load balancer once for the change and once for the whole Service.
@@ -280,7 +282,7 @@ def service_update(new: Object, old: Object) -> list[Cause]:
     checked = _needs_health_check(spec) and _needs_health_check(held)
     if checked and spec.get("healthCheckNodePort", 0) != held.get("healthCheckNodePort", 0):
         causes.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
-    return causes + _service(new, old)
+    return causes + _service(new, old, distributions)
 
 
 def _immutable_primary(spec: Object, held: Object, name: str, one: str) -> list[Cause]:

@@ -1,0 +1,128 @@
+"""PodOptions: the choices of feature gates in a pod's spec that validation follows, also in templates.
+
+What an object uses already stays allowed in it while the gate is off. Source: kube-apiserver's pkg/api/pod/util.go,
+``GetValidationOptionsFromPodSpecAndMeta``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, Final
+
+from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.strategy.strategy import Strategy, ValidateUpdate
+from kubechronicle.api.values.objects import Object
+
+GATES: Final = {
+    "comparing_tolerations": "TaintTolerationComparisonOperators",
+    "mounts_with_label": "SELinuxMount",
+    "users_on_host_network": "UserNamespacesHostNetworkSupport",
+    "files_of_variables": "EnvFiles",
+    "restarts_of_all": "RestartAllContainersOnContainerExits",
+    "merged_selectors": "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+}
+"""Option -> its gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodOptions:
+    """The choices; a default is that of v1.36.
+
+    ``comparing_tolerations``: tolerations may have the operators Lt and Gt (KEP-5471).
+    ``mounts_with_label``: seLinuxChangePolicy may be MountOption (KEP-1710).
+    ``users_on_host_network``: a pod with its own users may be on the host's network (KEP-5607).
+    ``files_of_variables``: variables may come from files (KEP-3721).
+    ``restarts_of_all``: a restart rule may restart all containers, and sidecars may have rules (KEP-5532).
+    ``merged_selectors``: matchLabelKeys of a spread constraint become a part of its selector (KEP-3243).
+    """
+
+    comparing_tolerations: bool = False
+    mounts_with_label: bool = False
+    users_on_host_network: bool = False
+    files_of_variables: bool = True
+    restarts_of_all: bool = True
+    merged_selectors: bool = True
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> PodOptions:
+        """Return the choices of feature gates."""
+        return cls(**{each.name: gates.enabled(GATES[each.name]) for each in fields(cls)})
+
+    def allowing(self, held: Object) -> PodOptions:
+        """Return the choices for an update of the pod spec ``held``: what that uses is allowed."""
+        used = {}
+        if not self.comparing_tolerations:
+            operators = {each.get("operator") for each in held.get("tolerations") or ()}
+            used["comparing_tolerations"] = bool(operators & {"Lt", "Gt"})
+        if not self.mounts_with_label:
+            context = held.get("securityContext") or {}
+            used["mounts_with_label"] = context.get("seLinuxChangePolicy") is not None
+        if not self.users_on_host_network:
+            used["users_on_host_network"] = bool(held.get("hostNetwork")) and held.get("hostUsers") is False
+        if not self.files_of_variables:
+            used["files_of_variables"] = any(
+                (variable.get("valueFrom") or {}).get("fileKeyRef") is not None
+                for container in _containers(held)
+                for variable in container.get("env") or ()
+            )
+        if not self.restarts_of_all:
+            used["restarts_of_all"] = any(
+                rule.get("action") == "RestartAllContainers"
+                for container in _containers(held)
+                for rule in container.get("restartPolicyRules") or ()
+            )
+        return replace(self, **used) if any(used.values()) else self
+
+
+def _containers(spec: Object) -> list[Object]:
+    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+
+
+USUAL: Final = PodOptions()
+
+
+# -- hooks of validation ----------------------------------------------------------------------------------------------
+
+
+def follow_options(strategy: Strategy, options: PodOptions) -> Strategy:
+    """Return a strategy whose hooks check the pod's spec of its objects by these options."""
+    if not strategy.pod_spec:
+        return strategy
+    path = strategy.pod_spec.split(".")
+    check: Callable[..., list[Cause]] = strategy.validate
+    changed = strategy.validate_changed
+    changes: dict[str, Any] = {}
+    if _takes_options(check):
+        changes["validate"] = partial(check, options=options)
+        changes["validate_changed"] = _changed(changed, path, options) if changed else _as_new(check, path, options)
+    if _takes_options(strategy.validate_update):
+        changes["validate_update"] = _changed(strategy.validate_update, path, options)
+    changes["subresources"] = {
+        name: replace(below, validate_update=_changed(below.validate_update, path, options))
+        if _takes_options(below.validate_update)
+        else below
+        for name, below in strategy.subresources.items()
+    }
+    return replace(strategy, **changes)
+
+
+def _takes_options(hook: Callable[..., Any]) -> bool:
+    return "options" in inspect.signature(hook).parameters
+
+
+def _pod_spec(obj: Object, path: Sequence[str]) -> Object:
+    for name in path:
+        obj = obj.get(name) or {}
+    return obj
+
+
+def _as_new(hook: Callable[..., list[Cause]], path: Sequence[str], options: PodOptions) -> ValidateUpdate:
+    return lambda new, old: hook(new, options=options.allowing(_pod_spec(old, path)))
+
+
+def _changed(hook: Callable[..., list[Cause]], path: Sequence[str], options: PodOptions) -> ValidateUpdate:
+    return lambda new, old: hook(new, old, options=options.allowing(_pod_spec(old, path)))
