@@ -2,13 +2,20 @@
 
 The rules that may match are found once for each verb and resource, or verb and path, and kept. Of these, only the
 conditions on the user, the namespace and the name are left to look at for each request.
+
+That takes 12 µs for each rule and new path, and clients choose paths. So the rules of a large policy are indexed, each
+by its rarest condition, and a request looks at those alone that have one of its values there:
+
+    users: [alice], namespaces: [n1]         n1 stands in 3 rules, alice in 900: the rule is found by its namespace
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from heapq import merge
+from typing import Final, NamedTuple, TypeAlias
 
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.events import HEAD
@@ -17,6 +24,13 @@ from kubechronicle.api.meta.request_info import RequestInfo
 
 MOST_KEPT: Final = 4096
 """Kept combinations of verb and resource or path. Clients choose them, so all are forgotten when there are more."""
+
+
+MANY_RULES: Final = 200
+"""Rules of a policy from which they are indexed."""
+
+Value: TypeAlias = tuple[str, ...]
+"""A value of one of a rule's conditions, after the condition's name: ("user", "alice"), ("resource", "apps", "*")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,15 @@ class _Candidate(NamedTuple):
     names: frozenset[str] | None
     decision: Decision
 
+    def matches(self, user: str, groups: Sequence[str], info: RequestInfo) -> bool:
+        users, of_groups, namespaces, names, _ = self
+        return (
+            (users is None or user in users)
+            and (namespaces is None or info.namespace in namespaces)
+            and (names is None or info.name in names)
+            and (of_groups is None or not of_groups.isdisjoint(groups))
+        )
+
 
 class Matcher:
     """A compiled policy. ``by_name``: decisions depend on the names of objects."""
@@ -57,12 +80,19 @@ class Matcher:
         self._rules = [(rule, _decision(rule.level, rule, policy)) for rule in policy.rules]
         self._otherwise = _decision(NONE, PolicyRule(), policy)
         self._kept: dict[tuple[str, ...], list[_Candidate]] = {}
+        self._index = _Index(policy.rules) if len(policy.rules) > MANY_RULES else None
 
     def decide(self, user: str, groups: Sequence[str], info: RequestInfo) -> Decision:
         """Return the decision of the first rule that matches.
 
         ``user``, ``groups``: of the authenticated user, not of an impersonated one.
         """
+        if self._index is not None:
+            for place in self._index.places(user, groups, info):
+                candidate = _candidate(*self._rules[place], info)
+                if candidate is not None and candidate.matches(user, groups, info):
+                    return candidate.decision
+            return self._otherwise
         if info.is_resource:
             key: tuple[str, ...] = (info.verb, info.group, info.resource, info.subresource)
         else:
@@ -70,14 +100,9 @@ class Matcher:
         candidates = self._kept.get(key)
         if candidates is None:
             candidates = self._keep(key, info)
-        for users, of_groups, namespaces, names, decision in candidates:
-            if (
-                (users is None or user in users)
-                and (namespaces is None or info.namespace in namespaces)
-                and (names is None or info.name in names)
-                and (of_groups is None or not of_groups.isdisjoint(groups))
-            ):
-                return decision
+        for candidate in candidates:
+            if candidate.matches(user, groups, info):
+                return candidate.decision
         return self._otherwise
 
     def _keep(self, key: tuple[str, ...], info: RequestInfo) -> list[_Candidate]:
@@ -92,6 +117,72 @@ class Matcher:
             self._kept.clear()
         self._kept[key] = found
         return found
+
+
+class _Index:
+    """The places of rules, by the values of their rarest conditions."""
+
+    def __init__(self, rules: Sequence[PolicyRule]) -> None:
+        counts = Counter(value for rule in rules for values in _conditions(rule) for value in values)
+        places: defaultdict[Value, list[int]] = defaultdict(list)
+        for place, rule in enumerate(rules):
+            rarest = min(_conditions(rule), key=lambda values: sum(counts[value] for value in values), default=_ALWAYS)
+            for value in rarest:
+                places[value].append(place)
+        self._places = dict(places)
+        self._prefixes = sorted({len(value[1]) for value in places if value[0] == "prefix"})
+
+    def places(self, user: str, groups: Sequence[str], info: RequestInfo) -> Iterator[int]:
+        """Yield the places of the rules that may match, in their order."""
+        values: list[Value] = [*_ALWAYS, ("user", user), ("verb", info.verb), ("namespace", info.namespace)]
+        values += [("group", group) for group in groups]
+        if info.is_resource:
+            values += [("name", info.name), *_resource_values(info)]
+        else:
+            path = info.path
+            values += [("path", path), *(("prefix", path[:size]) for size in self._prefixes if size <= len(path))]
+        return merge(*(self._places[value] for value in values if value in self._places))
+
+
+_ALWAYS: Final[frozenset[Value]] = frozenset({("always",)})
+
+
+def _conditions(rule: PolicyRule) -> list[frozenset[Value]]:
+    """Return the values of each condition of a rule. A request that it matches has one of each."""
+    named = rule.resources if all(each.resource_names and each.resources for each in rule.resources) else ()
+    found = [
+        frozenset(("user", user) for user in rule.users),
+        frozenset(("group", group) for group in rule.user_groups),
+        frozenset(("verb", verb) for verb in rule.verbs),
+        frozenset(("namespace", namespace) for namespace in rule.namespaces),
+        frozenset(("name", name) for each in named for name in each.resource_names),
+        frozenset(
+            ("resource", each.group, resource) for each in rule.resources for resource in each.resources or (ANY,)
+        ),
+    ]
+    if not (rule.namespaces or rule.resources):
+        found.append(frozenset(_path_value(url) for url in rule.non_resource_urls))
+    return [values for values in found if values]
+
+
+ANY: Final = ""
+"""The resource of a rule that names only their group."""
+
+
+def _path_value(url: str) -> Value:
+    return ("prefix", url.rstrip("*")) if url.endswith("*") else ("path", url)
+
+
+def _resource_values(info: RequestInfo) -> Iterator[Value]:
+    """Yield all values by which a rule may name the resource, as _matches_resource compares them."""
+    patterns = [ANY, "*", f"{info.resource}/*"]
+    if info.subresource:
+        patterns += [f"{info.resource}/{info.subresource}", f"*/{info.subresource}"]
+    else:
+        patterns.append(info.resource)
+    for pattern in dict.fromkeys(patterns):
+        yield "resource", info.group, pattern
+        yield "resource", "*", pattern
 
 
 def _decision(level: str, rule: PolicyRule, policy: Policy) -> Decision:

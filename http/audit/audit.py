@@ -179,7 +179,7 @@ class AuditParts:
             return False
         for warning in warnings:
             log.warning("The audit policy has a problem, which is ignored", extra={"err": warning})
-        self.audit.apply(Matcher(policy))
+        self.audit.apply(await trio.to_thread.run_sync(Matcher, policy))  # many rules take long
         return True
 
     def children(self) -> list[ChildSpec]:

@@ -202,7 +202,7 @@ class ReadRecorder(Collector):
             return False
         for warning in warnings:
             log.warning("The policy of recorded reads has a problem, which is ignored", extra={"err": warning})
-        self._matcher = Matcher(policy)
+        self._matcher = await trio.to_thread.run_sync(Matcher, policy)  # many rules take long
         self._ended.append(self._recording._replace(until=time.time(), clean=True))
         self._recording = self._new_recording(policy)
         self._some.set()
