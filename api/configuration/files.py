@@ -153,7 +153,7 @@ def _object(record: type, **more: Type) -> ObjectType:
 def _type(annotation: Any) -> Type:
     if get_origin(annotation) is tuple:
         item = _type(get_args(annotation)[0])
-        return ListType(item, f"[]{item.go_type}", {})
+        return ListType(item, f"[]{item.go_type}")
     if get_origin(annotation) is Mapping:
         value = _type(get_args(annotation)[1])
         return MapType(value, f"map[string]{value.go_type}", atomic=False)

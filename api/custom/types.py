@@ -93,7 +93,15 @@ def _list(schema: Schema, *, preserve: bool, depth: int) -> Type:
         default = (properties.get(name) or {}).get("default")
         if default is not None:
             defaults[name] = default
-    return _marked(ListType(_compile(items, preserve=preserve, depth=depth + 1), "", schema, key_defaults=defaults))
+    return _marked(
+        ListType(
+            _compile(items, preserve=preserve, depth=depth + 1),
+            "",
+            list_type=schema.get("x-kubernetes-list-type", ATOMIC),
+            keys=tuple(schema.get("x-kubernetes-list-map-keys", ())),
+            key_defaults=defaults,
+        )
+    )
 
 
 def _kind_of_scalar(word: str, text_format: str) -> str:

@@ -58,6 +58,14 @@ OPTION_KINDS: Final = (
 )
 """Kinds of meta.v1 that are kinds of every group version (apimachinery ``AddToGroupVersion``)."""
 
+UNVERSIONED_KINDS: Final = ("Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
+"""Kinds of meta.v1 without a version of their own, which are always v1."""
+
+_META: Final = "meta.v1"
+_CORE: Final = "core.v1"
+_OTHER_SCHEMES: Final = frozenset(("meta.k8s.io", "apidiscovery.k8s.io"))
+"""Groups whose kinds a kube-apiserver writes, but does not register with those of its resources."""
+
 
 @dataclass(frozen=True, slots=True)
 class GoType:
@@ -163,6 +171,8 @@ class Declared:
 
     def description(self, of: str = "") -> str:
         """Return the published description of the type, of a field, or of a value that is given as JSON; or ""."""
+        if self.is_struct and of in self.members and (way := self.members[of][1]):
+            return way[-1].description(of)
         return self.package.descriptions.get(f"{self.name}.{of}" if of else self.name, "")
 
     def _fields(self) -> Iterator[Field]:
@@ -256,6 +266,22 @@ class Release:
                 kind = declared.behind
             else:
                 return kind
+
+    @functools.cached_property
+    def kinds(self) -> Mapping[tuple[str, str, str], Declared]:
+        """The types of all API kinds by group, version and kind, as a kube-apiserver registers them."""
+        made: dict[tuple[str, str, str], Declared] = {}
+        meta = self.packages[_META].types
+        for package in self.group_versions.values():
+            if package.group in _OTHER_SCHEMES:
+                continue
+            found = {name: each for name, each in package.types.items() if each.is_kind}
+            if package.has_options:
+                found |= {name: meta[name] for name in OPTION_KINDS}
+            if package.name == _CORE:
+                found |= {name: meta[name] for name in UNVERSIONED_KINDS}
+            made |= {(package.group, package.version, name): each for name, each in found.items()}
+        return made
 
     def types(self) -> Iterator[Declared]:
         """Yield all types."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.openapi.operations import definition_of, list_definition_of
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.schema.types import META
 
 Schema = dict[str, Any]
@@ -25,7 +25,7 @@ SELECTABLE: Final = "x-kubernetes-selectable-fields"
 _BELOW: Final = ("items", "additionalProperties")
 _V3_ONLY: Final = ("allOf", "anyOf", "oneOf", "not", "default")
 _EITHER: Final = ({"type": "integer"}, {"type": "string"})
-_SOURCE: Final = "io.k8s.api.core.v1.Pod"
+_SOURCE: Final = "core.v1.Pod"
 """A kind whose descriptions of metadata are those of all kinds."""
 _EMBEDDED_TEXTS: Final[Mapping[str, str]] = {
     "apiVersion": "apiVersion defines the versioned schema of this representation of an object. More info: "
@@ -86,11 +86,12 @@ class CustomKinds:
 
     def _head(self, name: str, definition: str, source: str) -> Schema:
         """Return apiVersion, kind and metadata, with the descriptions of a published kind."""
-        texts = {field: each["description"] for field, each in definitions()[source]["properties"].items()}
+        release = reading.release()
+        head = release.declared("meta.v1.TypeMeta")
         return {
-            "apiVersion": {"description": texts["apiVersion"], "type": "string"},
-            "kind": {"description": texts["kind"], "type": "string"},
-            name: self._reference(META + definition, texts[name]),
+            "apiVersion": {"description": head.description("apiVersion"), "type": "string"},
+            "kind": {"description": head.description("kind"), "type": "string"},
+            name: self._reference(META + definition, release.declared(source).description(name)),
         }
 
     def _reference(self, definition: str, description: str) -> Schema:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kubechronicle.api.schema.published import definitions
-from kubechronicle.api.schema.types import META
+from kubechronicle.api.kinds import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +72,12 @@ _PATCH_MANAGER: Final = Parameter(
     "optional for others.",
 )
 
-_DELETE_OPTIONS: Final = (
-    "gracePeriodSeconds",
-    "ignoreStoreReadErrorWithClusterBreakingPotential",
-    "orphanDependents",
-    "propagationPolicy",
-)
+_DELETE_OPTIONS: Final[Mapping[str, str]] = {
+    "gracePeriodSeconds": "integer",
+    "ignoreStoreReadErrorWithClusterBreakingPotential": "boolean",
+    "orphanDependents": "boolean",
+    "propagationPolicy": "string",
+}
 
 _LIST: Final = (
     "allowWatchBookmarks",
@@ -136,13 +135,8 @@ def _named(names: Iterable[str]) -> tuple[Parameter, ...]:
 
 def _of_delete_options() -> tuple[Parameter, ...]:
     """Return parameters for fields of DeleteOptions, with the same descriptions."""
-    fields = definitions()[META + "DeleteOptions"]["properties"]
-    made = []
-    for name in _DELETE_OPTIONS:
-        types = fields[name]["type"]
-        word = types if isinstance(types, str) else next(word for word in types if word != "null")
-        made.append(Parameter(name, word, fields[name]["description"]))
-    return tuple(made)
+    options = reading.release().declared("meta.v1.DeleteOptions")
+    return tuple(Parameter(name, word, options.description(name)) for name, word in _DELETE_OPTIONS.items())
 
 
 def _of(*parameters: tuple[str, str, str]) -> tuple[Parameter, ...]:

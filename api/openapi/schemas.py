@@ -1,9 +1,8 @@
 """The definitions as OpenAPI schemas, in the dialects of v2 and v3.
 
-The source is the published v1.36 definitions. Rewrites of the kubernetes-validate package are undone (optional types
-as ``[T, null]``, enums of apiVersion and kind). Its omissions are added: enums from published.py, and defaults. These
-follow from Go's types, except for the few in published.py: the zero value if a field is neither a pointer nor omitted
-when empty, ``{}`` for a struct, in items as in fields (kube-openapi pkg/generators).
+They follow from the facts about types (api/kinds) by the rules of kube-openapi (``pkg/generators``). A field that is
+neither a pointer nor omitted when empty has its zero value as default, a struct has ``{}``. Before Kubernetes 1.37, so
+had elements of lists and maps.
 
 v2 has no defaults (kube-apiserver prunes them), and allows a description beside a $ref. v3 wraps such a $ref in allOf,
 and has both types of a quantity or an IntOrString, for which v2 has string.
@@ -11,36 +10,38 @@ and has both types of a quantity or an IntOrString, for which v2 has string.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.openapi import published
+from kubechronicle.api import kinds
+from kubechronicle.api.kinds import reading
+from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, Field, GoType
 from kubechronicle.api.openapi.custom_kinds import CustomKinds
 from kubechronicle.api.openapi.operations import definition_of, list_definition_of
 from kubechronicle.api.openapi.own_kinds import OWN_KINDS
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.registry.resources import OWN_GROUPS
-from kubechronicle.api.schema.published import definitions
-from kubechronicle.api.schema.types import META, presence, short_name
+from kubechronicle.api.schema.types import META
 
 Schema = dict[str, Any]
 
-QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
-
-_TEXTS: Final[Mapping[str, str]] = {
-    QUANTITY: (
-        "A fixed-point number: digits with an optional sign and point, then a suffix. Suffixes are binary (Ki, Mi, Gi, "
-        "Ti, Pi, Ei), decimal (n, u, m, none, k, M, G, T, P, E) or an exponent (e3, E3). Examples: 500m, 2Gi, 1e3. "
-        "It is written back in canonical form: no precision is lost, no fraction is left, and the suffix is as large "
-        "as possible (1500m stays, 1000m becomes 1). At most 2^63-1 in size and three digits behind the point; finer "
-        "values are rounded up."
-    ),
-    INT_OR_STRING: "An integer or a string: a number, a percentage, or the name of a port. Written as it was read.",
+_BASIC: Final[Mapping[str, tuple[str, str]]] = {
+    "string": ("string", ""),
+    "bool": ("boolean", ""),
+    "int": ("integer", "int32"),
+    "int32": ("integer", "int32"),
+    "int64": ("integer", "int64"),
+    "uint16": ("integer", "int32"),
+    "uint64": ("integer", "int64"),
+    "float64": ("number", "double"),
+    "interface{}": ("object", ""),
 }
-"""Descriptions of the two definitions without one in the package."""
+"""Go type -> its JSON type and format."""
 
 _ZEROES: Final[Mapping[str, Any]] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+_NO_DEFAULTS_OF_ELEMENTS: Final = (1, 37)
+"""The first minor without defaults of lists' items and maps' values."""
 
 
 def components(wanted: Iterable[str], write: Callable[[str, set[str]], Schema]) -> Schema:
@@ -60,7 +61,7 @@ def components(wanted: Iterable[str], write: Callable[[str, set[str]], Schema]) 
 
 
 def own_definitions(served: Iterable[ResourceType]) -> Schema:
-    """Return the definitions of kubechronicle's own kinds, in the package's form."""
+    """Return the definitions of kubechronicle's own kinds that are not stored, with references to ``#/$defs/``."""
     made: Schema = {}
     meta = {"$ref": f"#/$defs/{META}ObjectMeta"}
     for rt in served:
@@ -93,9 +94,11 @@ def own_definitions(served: Iterable[ResourceType]) -> Schema:
 class Writer:
     """Writes definitions in one dialect: ``v3`` or v2. ``served``: types whose definitions may not be published."""
 
-    def __init__(self, *, v3: bool, served: Iterable[ResourceType]) -> None:
+    def __init__(self, *, v3: bool, served: Iterable[ResourceType], minor: str = kinds.SERVED) -> None:
         self._v3 = v3
         self._target = "#/components/schemas/" if v3 else "#/definitions/"
+        self._release = reading.release(minor)
+        self._element_defaults = v3 and tuple(map(int, minor.split("."))) < _NO_DEFAULTS_OF_ELEMENTS
         unpublished = [rt for rt in served if not rt.definition]
         self._own = own_definitions(unpublished)
         self._custom = CustomKinds([rt for rt in unpublished if rt.custom is not None], v3=v3, target=self._target)
@@ -105,121 +108,155 @@ class Writer:
 
     def write(self, definition: str, references: set[str]) -> Schema:
         """Return a definition's schema. KeyError for an unknown definition."""
-        if definition == QUANTITY:
-            return self._either(definition, ("string", "number"))
-        if definition == INT_OR_STRING:
-            return self._either(definition, ("integer", "string"), format="int-or-string")
         custom = self._custom.write(definition, references)
         if custom is not None:
             return custom
-        schema = self._own.get(definition)
-        if schema is None:
-            schema = definitions()[definition]
-        made = self._plain(schema, references)
+        own = self._own.get(definition)
+        if own is not None:
+            return self._referring(own, references)
+        return self._declared(self._release.defined(definition), references)
+
+    def _referring(self, schema: Schema, references: set[str]) -> Schema:
+        """Return a schema of `own_definitions` with references of this dialect."""
+        if "$ref" in schema:
+            references.add(name := schema["$ref"].rpartition("/")[2])
+            return self._with_reference(name, {key: value for key, value in schema.items() if key != "$ref"})
+        made = dict(schema)
         if "properties" in schema:
-            made["properties"] = self._properties(definition, schema, references)
-        return made
-
-    def _either(self, definition: str, types: tuple[str, str], **further: str) -> Schema:
-        made: Schema = {"description": _TEXTS[definition], **further}
-        return made | ({"oneOf": [{"type": each} for each in types]} if self._v3 else {"type": "string"})
-
-    def _properties(self, definition: str, schema: Schema, references: set[str]) -> Schema:
-        short = short_name(definition)
-        codes = presence(definition)
-        required = frozenset(schema.get("required", ()))
-        made: Schema = {}
-        for name, field in schema["properties"].items():
-            enum, items_enum = published.enum(short, name), published.enum(short, f"{name}[]")
-            default: Any = None
-            if self._v3:
-                default = published.default(short, name)
-                if default is None:
-                    default = _zero(name, field, codes.get(name, ""), required=name in required)
-            made[name] = self._value(field, references, default, enum, items_enum)
-        return made
-
-    def _value(
-        self,
-        schema: Schema,
-        references: set[str],
-        default: Any,
-        enum: tuple[str, ...] | None = None,
-        items_enum: tuple[str, ...] | None = None,
-    ) -> Schema:
-        """Return a schema below a definition, with the default and enums of its field."""
-        made = self._plain(schema, references)
+            made["properties"] = {
+                name: self._referring(each, references) for name, each in schema["properties"].items()
+            }
         for below in ("items", "additionalProperties"):
             if isinstance(schema.get(below), dict):
-                element = _element(schema[below]) if self._v3 else None
-                made[below] = self._value(schema[below], references, element, items_enum)
-        made.pop("enum", None)  # of apiVersion and kind: added by the package
-        if enum is not None:
-            made["enum"] = list(enum)
-            if "description" in made:
-                made["description"] += _listed(enum)
-        if default is not None:
-            made["default"] = default
-        if "$ref" not in schema:
-            return made
-        name = schema["$ref"].rpartition("/")[2]
-        references.add(name)
-        if not made or not self._v3:
-            return {**self.reference(name), **made}
-        return {"allOf": [self.reference(name)], **made}
-
-    @staticmethod
-    def _plain(schema: Schema, references: set[str]) -> Schema:
-        """Return a copy without references and nested schemas."""
-        made = {key: value for key, value in schema.items() if key not in _STRUCTURE}
-        if "type" in made:
-            made["type"] = _word(schema)
+                made[below] = self._referring(schema[below], references)
         return made
 
+    def _with_reference(self, definition: str, further: Schema) -> Schema:
+        if not further or not self._v3:
+            return {**self.reference(definition), **further}
+        return {"allOf": [self.reference(definition)], **further}
 
-def _listed(enum: tuple[str, ...]) -> str:
-    """Return kube-openapi's addition to a description: the values of the enum."""
-    return "\n\nPossible enum values:" + "".join(f'\n - `"{value}"`' for value in enum)
+    # -- types --------------------------------------------------------------------------------------------------------
+
+    def _declared(self, declared: Declared, references: set[str]) -> Schema:
+        made: Schema = _described(declared.description())
+        if "published" in declared.marks:
+            return made | self._published(declared)
+        made["type"] = "object"
+        fields = sorted(declared.members.items())
+        if fields:
+            made["properties"] = {
+                name: self._field(field, declared.description(name), references) for name, (field, _) in fields
+            }
+        required = [name for name, (field, _) in declared.members.items() if field.required]
+        if required:
+            made["required"] = required
+        if "map" in declared.marks:
+            made["x-kubernetes-map-type"] = declared.marks["map"]
+        if "+union" in declared.tags:
+            made["x-kubernetes-unions"] = [_union(declared)]
+        kinds_of_it = _kinds_by_definition(self._release).get(declared.definition)
+        if kinds_of_it:
+            made["x-kubernetes-group-version-kind"] = kinds_of_it
+        return made
+
+    def _published(self, declared: Declared) -> Schema:
+        """Return the JSON type and format of a type that encodes itself: one type in v2, all of them in v3."""
+        word, _, form = declared.marks["published"].partition("/")
+        made: Schema = {"format": form} if form else {}
+        if self._v3 and "one-of" in declared.marks:
+            return made | {"oneOf": [{"type": each} for each in declared.marks["one-of"].split(",")]}
+        return made | ({"type": word} if word else {})
+
+    def _field(self, field: Field, description: str, references: set[str]) -> Schema:
+        enum = self._enum(field.type)
+        text = (description + _listed(enum)).lstrip() if enum is not None else description
+        made = _described(text) | _extensions(field)
+        default = field.default if field.default is not None else self._zero(field.type, omitempty=field.omitempty)
+        if self._v3 and default is not None:
+            made["default"] = default
+        return self._typed(field.type, made, references)
+
+    def _typed(self, kind: GoType, made: Schema, references: set[str]) -> Schema:
+        """Return a schema with the type of a field or an element."""
+        enum = self._enum(kind)
+        behind = self._release.behind(kind)
+        if behind.of is None and "." in behind.name:
+            references.add(definition := self._release.declared(behind.name).definition)
+            return self._with_reference(definition, made)
+        if behind.of is None or behind.of.name == "uint8":
+            word, form = _BASIC.get(behind.name, ("string", "byte"))
+            made["type"] = word
+            if form:
+                made["format"] = form
+            if enum is not None:
+                made["enum"] = list(enum.values)
+            return made
+        element = self._zero(behind.of, omitempty=False) if self._element_defaults else None
+        below = self._typed(behind.of, {} if element is None else {"default": element}, references)
+        if behind.shape == LIST:
+            return made | {"type": "array", "items": below}
+        return made | {"type": "object", "additionalProperties": below}
+
+    def _enum(self, kind: GoType) -> Declared | None:
+        """Return the enum that a type is, None if it is none."""
+        while kind.shape == POINTER and kind.of is not None:
+            kind = kind.of
+        declared = self._release.declared(kind.name) if "." in kind.name else None
+        return declared if declared is not None and "enum" in declared.marks else None
+
+    def _zero(self, kind: GoType, *, omitempty: bool) -> Any:
+        """Return the default that follows from a Go type, None if there is none."""
+        if kind.shape == POINTER:
+            return None
+        behind = self._release.behind(kind)
+        if behind.shape in (LIST, MAP):
+            return None
+        if "." in behind.name:
+            return None if "decodes" in self._release.declared(behind.name).marks else {}
+        return None if omitempty else _ZEROES.get(_BASIC[behind.name][0])
 
 
-_STRUCTURE: Final = frozenset({"$ref", "properties", "items", "additionalProperties"})
+def _described(text: str) -> Schema:
+    return {"description": text} if text else {}
 
 
-def _word(schema: Schema) -> str:
-    word = schema.get("type", "")
-    if isinstance(word, list):
-        word = next((one for one in word if one != "null"), "object")
-    return str(word)
+def _listed(enum: Declared) -> str:
+    """Return kube-openapi's addition to a description: the values of the enum with their descriptions."""
+    lines = (f' - `"{value}"` {enum.description(f"{chr(34)}{value}{chr(34)}")}'.rstrip() for value in enum.values)
+    return "\n\nPossible enum values:\n" + "\n".join(lines)
 
 
-def _is_struct(schema: Schema) -> bool:
-    """Return whether a schema refers to an object, even one without fields."""
-    if "$ref" not in schema:
-        return False
-    target = definitions().get(schema["$ref"].rpartition("/")[2], {})
-    return "properties" in target or schema["$ref"].endswith(_EMPTY_STRUCTS)
+def _extensions(field: Field) -> Schema:
+    """Return the extensions of a field: the merging of its list or map."""
+    made: Schema = {}
+    if "list" in field.marks:
+        list_type, _, keys = field.marks["list"].partition(":")
+        made["x-kubernetes-list-type"] = list_type
+        if keys:
+            made["x-kubernetes-list-map-keys"] = keys.split(",")
+    if "map" in field.marks:
+        made["x-kubernetes-map-type"] = field.marks["map"]
+    if "patch" in field.marks:
+        strategy, _, key = field.marks["patch"].partition(":")
+        made["x-kubernetes-patch-strategy"] = strategy
+        if key:
+            made["x-kubernetes-patch-merge-key"] = key
+    return made
 
 
-_EMPTY_STRUCTS: Final = (".StorageVersionSpec",)
+def _union(declared: Declared) -> Schema:
+    """Return the union of a struct: its discriminator if it has one, and the Go names of its other fields."""
+    discriminators = [field.name for field in declared.fields if "+unionDiscriminator" in field.tags]
+    others = {field.name: field.go_name for field in declared.fields if field.name not in discriminators}
+    made: Schema = {"discriminator": discriminators[0]} if discriminators else {}
+    return made | {"fields-to-discriminateBy": dict(sorted(others.items()))}
 
 
-def _scalar_zero(schema: Schema) -> Any:
-    """Return the zero of a scalar in the documents. Bytes, a slice in Go, have none."""
-    return None if schema.get("format") == "byte" else _ZEROES.get(_word(schema))
-
-
-def _element(schema: Schema) -> Any:
-    """Return the default of a list's item or a map's value."""
-    return {} if _is_struct(schema) else _scalar_zero(schema)
-
-
-def _zero(name: str, schema: Schema, presence_code: str, *, required: bool) -> Any:
-    """Return the default of a field that follows from its Go type. For presence codes see schema/types.py."""
-    codes = presence_code.partition(":")[0]
-    if _is_struct(schema):
-        if "s" in codes or name == "metadata":
-            return {}
-        return {} if required and not {"P", "o"} & set(codes) else None
-    if "$ref" in schema or not (required or "a" in codes) or {"p", "P", "o"} & set(codes):
-        return None
-    return _scalar_zero(schema)
+@functools.cache
+def _kinds_by_definition(release: reading.Release) -> Mapping[str, list[Schema]]:
+    """Return the groups, versions and kinds of each definition."""
+    made: dict[str, list[Schema]] = {}
+    for (group, version, kind), declared in sorted(release.kinds.items()):
+        made.setdefault(declared.definition, []).append({"group": group, "kind": kind, "version": version})
+    return made

@@ -13,12 +13,10 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, Final
 
-from kubechronicle.api.codecs import json
 from kubechronicle.api.openapi import operations, schemas
 from kubechronicle.api.openapi.operations import TEXT, Operation, Path, group_version_path
 from kubechronicle.api.openapi.parameters import Parameter
 from kubechronicle.api.registry.registry import Registry
-from kubechronicle.api.schema.published import definitions
 
 Document = dict[str, Any]
 
@@ -72,11 +70,11 @@ def document_hash(registry: Registry, path: str, *, server_version: str) -> str:
 @functools.cache
 def _makers() -> str:
     """Return the digest of all code and tables that documents are made with. Takes about 20 ms, once."""
-    digest = hashlib.sha512(json.encode(definitions()))
+    digest = hashlib.sha512()
     api = resources.files("kubechronicle.api")
-    for folder in ("openapi", "schema", "builtin"):
+    for folder in ("kinds", "openapi", "schema", "builtin"):
         for file in _files(api.joinpath(folder)):
-            if file.name.endswith((".py", ".json")):
+            if file.name.endswith((".py", ".json", ".txt")):
                 digest.update(file.read_bytes())
     return digest.hexdigest()
 

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import types
-from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
 
 DEFINITIONS: Final = "apiextensions.k8s.io"
 _SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
 _DEFINITIONS_SCHEME: Final = "pkg/runtime/scheme.go:111"
-OLD_VERSIONS: Final = {
-    "apps": ("v1beta1", "v1beta2"),
-    "autoscaling": ("v2beta1", "v2beta2"),
-    "batch": ("v1beta1",),
-    "policy": ("v1beta1",),
-    "networking.k8s.io": ("v1beta1",),
-    "rbac.authorization.k8s.io": ("v1beta1", "v1alpha1"),
-    "storage.k8s.io": ("v1beta1", "v1alpha1"),
-    "scheduling.k8s.io": ("v1beta1", "v1alpha1"),
-    "coordination.k8s.io": ("v1beta1",),
-    "node.k8s.io": ("v1beta1", "v1alpha1"),
-    "discovery.k8s.io": ("v1beta1",),
-    "events.k8s.io": ("v1beta1",),
-    "certificates.k8s.io": ("v1beta1",),
-    "admissionregistration.k8s.io": ("v1beta1", "v1alpha1"),
-    "apiextensions.k8s.io": ("v1beta1",),
-    "flowcontrol.apiserver.k8s.io": ("v1beta3", "v1beta2", "v1beta1"),
-    "resource.k8s.io": ("v1beta2", "v1beta1", "v1alpha3"),
-}
-"""Removed versions with kinds that Kubernetes still knows by name."""
 
 
 def unrecognized_as(rt: ResourceType) -> str:
@@ -43,20 +22,11 @@ def unrecognized_as(rt: ResourceType) -> str:
     return f"the object provided is unrecognized (must be of type {rt.kind}): "
 
 
-@functools.cache
-def _known_kinds() -> dict[tuple[str, str, str], str]:
-    """Return group, version and kind of all built-in kinds, each with the name of its definition."""
-    return {
-        (entry["group"], entry["version"], entry["kind"]): name
-        for name, schema in definitions().items()
-        for entry in schema.get("x-kubernetes-group-version-kind", ())
-    }
-
-
 def definition_of(api_version: str, kind: str) -> str:
     """Return the name of the definition of a built-in kind, "" for another kind."""
     group, _, version = api_version.rpartition("/")
-    return _known_kinds().get((group, version, kind), "")
+    found = reading.release().kinds.get((group, version, kind))
+    return "" if found is None else found.definition
 
 
 def internal_kind(rt: ResourceType) -> str:
@@ -90,8 +60,7 @@ def not_a_text(name: str, value: Any) -> str:
 
 def wrong_type(rt: ResourceType, api_version: str, kind: str) -> status.StatusError:
     group, _, version = api_version.rpartition("/")
-    known = (group, version, kind) in _known_kinds()
-    if kind == rt.kind and group == rt.group and (known or version in OLD_VERSIONS.get(group, ())):
+    if kind == rt.kind and group == rt.group and (group, version, kind) in reading.release().kinds:
         return status.bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({rt.api_version})"
         )
@@ -105,7 +74,7 @@ def why_not(rt: ResourceType, api_version: str, kind: str) -> str:
     if "/" in group:
         return f"unexpected GroupVersion string: {api_version}"
     # Definitions have a scheme of their own in Kubernetes, without the kinds of other groups.
-    if (group, version, kind) in _known_kinds() and (rt.group == group or rt.group != DEFINITIONS):
+    if (group, version, kind) in reading.release().kinds and (rt.group == group or rt.group != DEFINITIONS):
         return f"converting ({version}.{kind}) to ({internal_kind(rt)}): unknown conversion"
     return (
         f"no kind {go_quote(kind)} is registered for version {go_quote(api_version)} "
@@ -115,7 +84,7 @@ def why_not(rt: ResourceType, api_version: str, kind: str) -> str:
 
 def why_not_internal(rt: ResourceType, kind: str) -> str:
     """Return the reason why an object of another kind, without a version, can't become one of the resource's."""
-    if any(group == rt.group and name == kind for group, _, name in _known_kinds()):
+    if any(group == rt.group and name == kind for group, _, name in reading.release().kinds):
         internal = internal_kind(rt)
         return f"converting ({internal.partition('.')[0]}.{kind}) to ({internal}): unknown conversion"
     return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kubechronicle.api.builtin.defaults import FUNCTIONS, RESOURCE_LISTS, VALUES
 from kubechronicle.api.meta.encoding import copy_object
@@ -20,7 +20,7 @@ from kubechronicle.api.schema.types import (
     ONE,
     ObjectType,
     objects_below,
-    presence,
+    pointers,
     short_name,
 )
 from kubechronicle.api.values import quantity
@@ -52,6 +52,11 @@ class _Plan:
         self.run = run
         self.rounded = rounded
         self.below: list[tuple[str, str, _Plan]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it fills in nothing."""
+        return not (self.values or self.pointers or self.shared or self.run or self.rounded or self.below)
 
 
 def apply(obj: Object, kind: ObjectType) -> None:
@@ -99,53 +104,16 @@ def _round(amounts: Object) -> None:
 @functools.cache
 def _plan_of(definition: str) -> _Plan | None:
     """Return the plan of a definition, None if its subtree has no defaults."""
-    if definition not in _reaching():
-        return None
     kind = ObjectType(definition)
     name = short_name(definition)
-    plan = _Plan(VALUES.get(name, {}), _pointers(definition), FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
+    plan = _Plan(VALUES.get(name, {}), pointers(definition), FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
     for field in kind.fields.values():
         target, shape = objects_below(field.type)
-        below = _plan_of(target.definition) if target is not None else None
+        below = _plan_of(target.definition) if target is not None and target.go_name != _RECURSIVE else None
         if below is not None:
             plan.below.append((field.name, shape, below))
-    return plan
+    return None if plan.is_empty else plan
 
 
-def _pointers(definition: str) -> frozenset[str]:
-    """Return the scalar fields that are pointers in Go: an explicit zero value there is no absent one."""
-    return frozenset(name for name, code in presence(definition).items() if "p" in code.partition(":")[0])
-
-
-@functools.cache
-def _reaching() -> frozenset[str]:
-    """Return the definitions with defaults in their subtrees."""
-    from kubechronicle.api.schema.published import definitions
-
-    above: dict[str, set[str]] = {}
-    reached: set[str] = set()
-    for definition, schema in definitions().items():
-        if any(short_name(definition) in table for table in (VALUES, FUNCTIONS, RESOURCE_LISTS)):
-            reached.add(definition)
-        for reference in _references(schema):
-            above.setdefault(reference, set()).add(definition)
-    pending = list(reached)
-    while pending:
-        for parent in above.get(pending.pop(), ()):
-            if parent not in reached:
-                reached.add(parent)
-                pending.append(parent)
-    return frozenset(definition for definition in reached if not definition.endswith("JSONSchemaProps"))
-
-
-def _references(schema: Object) -> set[str]:
-    found = set()
-    for property_schema in schema.get("properties", {}).values():
-        for each in (
-            property_schema,
-            property_schema.get("items", {}),
-            property_schema.get("additionalProperties", {}),
-        ):
-            if isinstance(each, dict) and "$ref" in each:
-                found.add(each["$ref"].rpartition("/")[2])
-    return found
+_RECURSIVE: Final = "JSONSchemaProps"
+"""A type that contains itself. It has no defaults."""

@@ -228,18 +228,12 @@ def _object(value: dict[str, Any], kind: ObjectType, found: Found) -> None:
 
 
 def _dropped(result: Any, field: Field) -> bool:
-    """Return whether Go omits this empty value: an empty list or map, or a zero scalar.
+    """Return whether Go omits this empty value: an empty list or map, or a zero scalar; never an empty struct.
 
-    Never an empty struct, nor a list that defaulting distinguishes from none."""
-    kind, keep_zero = field.type, field.keep_zero
-    if isinstance(kind, ObjectType | AnyType):
+    null_lists.py treats lists and maps that are always written."""
+    if isinstance(field.type, ObjectType | AnyType):
         return False
-    if isinstance(kind, ListType | MapType):
-        # null_lists.py treats those that are always written. Empty dependencies are refused, not left out.
-        return not keep_zero and kind.go_type != "v1.JSONSchemaDependencies"
-    if result is None:
-        return True
-    return not keep_zero and not (isinstance(kind, Scalar) and kind.kind in ("intorstring", "quantity"))
+    return not field.keep_zero or (result is None and isinstance(field.type, Scalar))
 
 
 def _empty(result: Any, field: Field) -> bool:

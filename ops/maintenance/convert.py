@@ -16,7 +16,6 @@ converted is an OperatorError.
 from __future__ import annotations
 
 import codecs
-import functools
 import json as stdlib_json
 import re
 import sys
@@ -26,9 +25,8 @@ from typing import Any, Final
 from kubechronicle.api.codecs import json, protobuf, yaml
 from kubechronicle.api.codecs.errors import CodecError, DecodeError
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.pipeline import conversion
+from kubechronicle.api.pipeline import body_types, conversion
 from kubechronicle.api.schema import check, types
-from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
@@ -207,20 +205,10 @@ def _item_in_version(item: Any, current: str, kind: str, api_version: str) -> Ob
 def _converted(obj: Object, api_version: str) -> Object:
     obj = copy_object(obj)
     try:
-        check.check(obj, types.object_type(_definitions()[obj["apiVersion"], obj["kind"]]))
+        check.check(obj, types.object_type(body_types.definition_of(obj["apiVersion"], obj["kind"])))
     except check.TypeMismatch as error:
         raise OperatorError(f"{obj['apiVersion']} {obj['kind']}: {error}") from None
     return conversion.convert(obj, api_version)
-
-
-@functools.cache
-def _definitions() -> Mapping[tuple[str, str], str]:
-    """Return the definition of every kind by apiVersion and kind."""
-    return {
-        (f"{each['group']}/{each['version']}" if each["group"] else each["version"], each["kind"]): name
-        for name, schema in definitions().items()
-        for each in schema.get("x-kubernetes-group-version-kind", ())
-    }
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

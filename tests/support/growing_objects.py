@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from rejections import TEMPLATE, VALID, WORKLOAD
 
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import types
-from kubechronicle.api.schema.published import definitions
 from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectType, Scalar, Type
 
 Object = dict[str, Any]
@@ -113,11 +113,11 @@ def _sample(kind: Type, name: str, number: int, *, full: bool, depth: int = 0) -
     if isinstance(kind, MapType):
         return {f"a{number}": _sample(kind.value, name, number, full=full, depth=depth + 1)}
     assert isinstance(kind, ObjectType)
-    required = definitions()[kind.definition].get("required", ())
+    members = reading.release().defined(kind.definition).members
     found = {}
     for field, described in kind.fields.items():
         scalar = isinstance(described.type, Scalar)
-        needed = field in required or (scalar and field in ("name", "key", "path", "type", "operator"))
+        needed = members[field][0].required or (scalar and field in ("name", "key", "path", "type", "operator"))
         if (needed or (full and scalar)) and depth < 4:
             found[field] = _sample(described.type, field, number, full=full and scalar, depth=depth + 1)
     return found

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.schema.published import definitions
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.values.objects import ReadOnlyObject
 
 Cells = Callable[[ReadOnlyObject, Since], list[Any]]
 
-_API: Final = "io.k8s.api."
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_META: Final = "meta.v1.ObjectMeta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +64,9 @@ class Printer:
 
 
 def field_description(field: str) -> str:
-    """Return the published description of a field such as ``core.v1.PodStatus.podIP``, or ""."""
+    """Return the published description of a field such as ``core.v1.PodStatus.podIP``."""
     kind, _, name = field.rpartition(".")
-    if kind == "ObjectMeta":
-        kind = _META
-    elif not kind.startswith("io.k8s."):
-        kind = _API + kind
-    properties = definitions().get(kind, {}).get("properties", {})
-    description: str = properties.get(name, {}).get("description", "")
-    return description
+    return reading.release().declared(_META if kind == "ObjectMeta" else kind).description(name)
 
 
 def field(name: str, described_by: str, type: str = "string") -> Column:

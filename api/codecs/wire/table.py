@@ -16,15 +16,12 @@ from functools import cache
 from typing import Final
 
 from kubechronicle.api.kinds import reading
-from kubechronicle.api.kinds.reading import LIST, MAP, OPTION_KINDS, POINTER, Declared, GoType
+from kubechronicle.api.kinds.reading import LIST, MAP, OPTION_KINDS, POINTER, UNVERSIONED_KINDS, Declared, GoType
 
 __all__ = ["SCALARS", "Field", "Message", "message_for", "message_named", "messages"]
 
 # Wire types of scalars; every other type is length-delimited (2).
 SCALARS = {"int32": 0, "int64": 0, "bool": 0, "double": 1}
-
-# Kinds without a version of their own, which are always v1.
-_UNVERSIONED = frozenset({"Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"})
 
 # Go type -> the name of a type that values.py reads and writes.
 _VALUES: Final[Mapping[str, str]] = {
@@ -92,7 +89,7 @@ def message_for(api_version: str, kind: str) -> str | None:
     declared = None if package is None else package.types.get(kind)
     if declared is not None and _is_message(declared):
         return _name(declared)
-    if kind in OPTION_KINDS or (api_version == "v1" and kind in _UNVERSIONED):
+    if kind in OPTION_KINDS or (api_version == "v1" and kind in UNVERSIONED_KINDS):
         return f"meta/v1.{kind}"
     return None
 

@@ -53,8 +53,9 @@ def packages(release: str) -> list[Package]:
     for version, paths in FORMER.items():
         missing = [path for path in paths if path not in {each["path"] for each in found}]
         if missing:
-            former = {**folders, API: folder(API, version)}
-            found += _facts(former, {**versions, API: version}, missing)
+            former = _facts({**folders, API: folder(API, version)}, {**versions, API: version}, missing)
+            # The release does not know these versions, so its scheme has no options of theirs.
+            found += [{**package, "options": False} for package in former]
     return sorted(found, key=lambda each: str(each["path"]))
 
 

@@ -1,0 +1,57 @@
+"""The schemas that follow from api/kinds are those of the documents that Kubernetes publishes with a release.
+
+The published documents lack enums: they are written with the feature gate of enums off.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubechronicle.api.openapi.schemas import Writer
+from kubechronicle.ops.development.kinds import modules
+
+ENUM = "Possible enum values:"
+OF_EVERY_GROUP = ("DeleteOptions", "WatchEvent")
+"""Kinds of which a document lists the groups that it needs."""
+
+
+def published(release: str) -> dict[str, Any]:
+    """Return all published schemas of a release, by definition."""
+    try:
+        folder = modules.folder(modules.KUBERNETES, release)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no Go, or no modules: {error}")
+    found: dict[str, Any] = {}
+    for path in sorted(Path(folder, "api/openapi-spec/v3").glob("*.json")):
+        found |= json.loads(path.read_bytes()).get("components", {}).get("schemas", {})
+    return found
+
+
+def without_enums(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [without_enums(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: without_enums(each) for name, each in schema.items() if name != "enum" or not isinstance(each, list)}
+    if ENUM in str(made.get("description", "")):
+        made["description"] = made["description"].partition(ENUM)[0].rstrip()
+    return {name: each for name, each in made.items() if (name, each) != ("description", "")}
+
+
+@pytest.mark.parametrize(("release", "number"), [("v1.36.3", 771), ("v1.37.2", 862)])
+def test_all_schemas_are_as_published(release: str, number: int) -> None:
+    expected = published(release)
+    writer = Writer(v3=True, served=(), minor=release[1:].rpartition(".")[0])
+    assert len(expected) == number
+    for definition, schema in expected.items():
+        made = without_enums(writer.write(definition, set()))
+        schema = without_enums(schema)
+        if definition.endswith(OF_EVERY_GROUP):
+            assert made.pop("x-kubernetes-group-version-kind"), definition
+            schema.pop("x-kubernetes-group-version-kind")
+        assert made == schema, definition
