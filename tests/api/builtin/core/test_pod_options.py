@@ -58,17 +58,13 @@ def fields(rules: KindRules, obj: Object, old: Object | None = None) -> list[str
     return [cause.field for cause in (strategy.validate(obj) if old is None else strategy.validate_update(obj, old))]
 
 
-@pytest.mark.parametrize(
-    ("gate", "value", "spec", "field"), CASES, ids=lambda each: each if isinstance(each, str) else ""
-)
+@pytest.mark.parametrize(("gate", "spec", "field"), CASES)
 def test_a_gate_decides(gate: str, spec: dict[str, Any], field: str) -> None:
     assert fields(with_gate(gate, on=True), pod(**spec)) == []
     assert fields(with_gate(gate, on=False), pod(**spec)) == [field]
 
 
-@pytest.mark.parametrize(
-    ("gate", "value", "spec", "field"), CASES[:4], ids=lambda each: each if isinstance(each, str) else ""
-)
+@pytest.mark.parametrize(("gate", "spec", "field"), CASES[:4])
 def test_an_object_keeps_what_it_uses(gate: str, spec: dict[str, Any], field: str) -> None:
     off = with_gate(gate, on=False)
     assert fields(off, pod(**spec), pod(**spec)) == []
