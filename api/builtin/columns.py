@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kubechronicle.api.builtin import kinds
 from kubechronicle.api.builtin.admissionregistration import columns as admissionregistration
 from kubechronicle.api.builtin.apiregistration import columns as apiregistration
-from kubechronicle.api.builtin.apps import columns as apps
 from kubechronicle.api.builtin.autoscaling import columns as autoscaling
 from kubechronicle.api.builtin.batch import columns as batch
 from kubechronicle.api.builtin.certificates import columns as certificates
@@ -33,9 +33,9 @@ from kubechronicle.api.builtin.storage import columns as storage
 from kubechronicle.api.builtin.storagemigration import columns as storagemigration
 
 PRINTERS: Final[Mapping[str, Printer]] = {
+    **kinds.PRINTERS,
     **admissionregistration.PRINTERS,
     **apiregistration.PRINTERS,
-    **apps.PRINTERS,
     **autoscaling.PRINTERS,
     **batch.PRINTERS,
     **certificates.PRINTERS,

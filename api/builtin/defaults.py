@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubechronicle.api.builtin import kinds
 from kubechronicle.api.builtin.admissionregistration import defaults as admissionregistration
 from kubechronicle.api.builtin.apiextensions import defaults as apiextensions
 from kubechronicle.api.builtin.apiregistration import defaults as apiregistration
-from kubechronicle.api.builtin.apps import defaults as apps
 from kubechronicle.api.builtin.autoscaling import defaults as autoscaling
 from kubechronicle.api.builtin.batch import defaults as batch
 from kubechronicle.api.builtin.core import defaults as core
@@ -28,9 +28,9 @@ from kubechronicle.api.builtin.storage import defaults as storage
 from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    **kinds.DEFAULT_VALUES,
     **admissionregistration.VALUES,
     **apiregistration.VALUES,
-    **apps.VALUES,
     **autoscaling.VALUES,
     **batch.VALUES,
     **core.VALUES,
@@ -43,13 +43,13 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Definition -> field -> constant default."""
 
-RESOURCE_LISTS: Final = core.RESOURCE_LISTS
+RESOURCE_LISTS: Final = {**core.RESOURCE_LISTS, **kinds.RESOURCE_LISTS}
 """Definition -> fields with amounts that are rounded up to a thousandth, after the function of the definition."""
 
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    **kinds.DEFAULT_FUNCTIONS,
     **apiextensions.FUNCTIONS,
     **apiregistration.FUNCTIONS,
-    **apps.FUNCTIONS,
     **autoscaling.FUNCTIONS,
     **batch.FUNCTIONS,
     **core.FUNCTIONS,

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from kubechronicle.api.builtin import gated_fields
+from kubechronicle.api.builtin import gated_fields, kinds
 from kubechronicle.api.builtin.admissionregistration import strategy as admissionregistration
 from kubechronicle.api.builtin.apiextensions import strategy as apiextensions
 from kubechronicle.api.builtin.apiregistration import strategy as apiregistration
-from kubechronicle.api.builtin.apps import strategy as apps
 from kubechronicle.api.builtin.authentication import strategy as authentication
 from kubechronicle.api.builtin.authorization import strategy as authorization
 from kubechronicle.api.builtin.autoscaling import strategy as autoscaling
@@ -43,10 +42,10 @@ from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
+    **kinds.STRATEGIES,
     **admissionregistration.STRATEGIES,
     **apiextensions.STRATEGIES,
     **apiregistration.STRATEGIES,
-    **apps.STRATEGIES,
     **authentication.STRATEGIES,
     **authorization.STRATEGIES,
     **autoscaling.STRATEGIES,

@@ -1,1 +1,1 @@
-"""ReplicaSets and ControllerRevisions, and a folder each for Deployment, StatefulSet and DaemonSet."""
+"""Deployments, ReplicaSets, StatefulSets, DaemonSets and ControllerRevisions."""

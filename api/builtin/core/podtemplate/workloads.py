@@ -144,3 +144,8 @@ def replica_set_status(new: Object, old: Object) -> list[Cause]:
     """Check that counts are not negative and do not exceed the number of replicas."""
     status = new.get("status") or {}
     return not_negative(status, "status", *_COUNTS) + parts_of_replicas(status, "fullyLabeledReplicas")
+
+
+def fill_replicas(empty: Object) -> None:
+    """Set the number of replicas of an object without contents, which is no pointer in Kubernetes' internal type."""
+    empty["spec"] = {"replicas": 0, **empty["spec"]}

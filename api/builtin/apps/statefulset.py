@@ -1,28 +1,76 @@
-"""Validation of StatefulSets."""
+"""StatefulSet: pods with an identity and volumes of their own. | Source: Kubernetes'
+``registry/apps/statefulset`` and ``apis/apps``."""
 
 from __future__ import annotations
 
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
+from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import dns_label, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import AGE, CONTAINERS, IMAGES, NAME, Printer, age_of, at, name_of
 from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import claim_spec
+from kubechronicle.api.builtin.core.persistentvolumeclaim.warnings import storage_warnings
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation import specific_annotations
+from kubechronicle.api.builtin.core.podtemplate.columns import READY, template_containers
 from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
+from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation, warnings_in_template
 from kubechronicle.api.builtin.core.podtemplate.workloads import (
     collisions,
+    fill_replicas,
     long_running,
     template_labels,
     workload_selector,
 )
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
 
 
-def stateful_set_status(new: Object, old: Object) -> list[Cause]:
+def stateful_set(obj: Object) -> None:
+    """Default to a rolling update from partition 0, so that it covers all pods."""
+    strategy = obj["spec"].setdefault("updateStrategy", {})
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        if not strategy.get("rollingUpdate"):
+            strategy["rollingUpdate"] = {"partition": 0}
+    if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+        strategy["rollingUpdate"].setdefault("partition", 0)
+
+
+def stateful_set_claims(obj: Object) -> None:
+    """Set apiVersion and kind in the claim templates, as Kubernetes' decoder does, even if they are given."""
+    for claim in obj["spec"].get("volumeClaimTemplates") or ():
+        claim["apiVersion"] = "v1"
+        claim["kind"] = "PersistentVolumeClaim"
+
+
+def _stateful_set(obj: Object) -> None:
+    stateful_set(obj)
+    stateful_set_claims(obj)
+
+
+# -- preparation ------------------------------------------------------------------------------------------------------
+
+
+def default_unavailable(new: Object, old: Object | None = None) -> None:
+    """Let a rolling update replace one pod at a time, as Kubernetes' defaults do with MaxUnavailableStatefulSet."""
+    rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate")
+    if rolling is not None:
+        rolling.setdefault("maxUnavailable", 1)
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
+
+
+def validate_stateful_set_status(new: Object, old: Object) -> list[Cause]:
     """Check that counts are not negative and do not exceed the number of replicas."""
     status = new.get("status") or {}
     parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
@@ -38,7 +86,7 @@ def stateful_set_status(new: Object, old: Object) -> list[Cause]:
     return causes + collisions(status, old)
 
 
-def stateful_set(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
+def validate_stateful_set(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a new StatefulSet, with its claim templates and the name of its Service."""
     return _spec(obj["spec"], options, new=True)
 
@@ -150,7 +198,7 @@ _STATEFUL_SET_CHANGEABLE: Final = frozenset(
 )
 
 
-def stateful_set_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
+def validate_stateful_set_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a changed StatefulSet, and reject changes of any spec field that is not listed as changeable.
 
     The template is not checked if the old object would be rejected.
@@ -163,3 +211,61 @@ def stateful_set_update(new: Object, old: Object, options: PodOptions = USUAL) -
         for each in (new, old)
     ]
     return causes if frozen[0] == frozen[1] else [*causes, forbidden("spec", STATEFUL_SET_UPDATE)]
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+_NEGATIVE_HISTORY: Final = "a negative value retains all historical revisions; a value >= 0 is recommended"
+
+
+def stateful_set_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about the template, the claim templates and the revision history limit."""
+    spec = new["spec"]
+    warnings = [] if same_generation(new, old) else warnings_in_template(spec.get("template"), "spec.template")
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        field = f"spec.volumeClaimTemplates[{index}]"
+        warnings += storage_warnings(claim.get("spec") or {}, field if old is None else f"{field}.Spec")
+    if (spec.get("revisionHistoryLimit") or 0) < 0:
+        warnings.append(f"spec.revisionHistoryLimit: {_NEGATIVE_HISTORY}")
+    return warnings
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+
+def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    ready = at(obj, "status", "readyReplicas", default=0)
+    desired = at(obj, "spec", "replicas", default=0)
+    return [name_of(obj), f"{ready}/{desired}", age_of(obj, since), *template_containers(obj)]
+
+
+# -- the kind ---------------------------------------------------------------------------------------------------------
+
+KIND: Final = BuiltinKind(
+    resource="statefulsets.apps",
+    strategy=Strategy(
+        pod_spec="spec.template.spec",
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
+        names="label",
+        generation=True,
+        with_gates={
+            "MaxUnavailableStatefulSet": {"prepare_create": default_unavailable, "prepare_update": default_unavailable}
+        },
+        validate=validate_stateful_set,
+        validate_update=validate_stateful_set_update,
+        warnings=stateful_set_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validate_stateful_set_status)}),
+    ),
+    default_values={
+        "apps.v1.StatefulSetSpec": {
+            "podManagementPolicy": "OrderedReady",
+            "replicas": 1,
+            "revisionHistoryLimit": 10,
+            "persistentVolumeClaimRetentionPolicy": {},
+        },
+        "apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    },
+    default_functions={"apps.v1.StatefulSet": _stateful_set},
+    printer=Printer((NAME, READY, AGE, CONTAINERS, IMAGES), _cells),
+    fill_empty=fill_replicas,
+)

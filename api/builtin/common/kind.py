@@ -1,0 +1,43 @@
+"""The record of one built-in kind: all rules that its published data does not say.
+
+A kind's file makes it at its end, from the functions above it. ``builtin/kinds.py`` makes tables of all records. What
+belongs to a definition, not to a kind, stands with the kind that owns it: a Container's defaults with Pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubechronicle.api.builtin.common.printer import Printer
+from kubechronicle.api.builtin.common.version_conversion import Converter
+from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.values.objects import Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltinKind:
+    """The rules of one kind. Without any, it has a status subresource, and shows its name and age.
+
+    ``resource``: the storage resource, such as "pods" or "deployments.apps".
+    ``strategy``: flags and hooks for preparation, validation and warnings.
+    ``default_values``: definition -> field -> constant. It fills a field that is absent or an empty string; if the
+    field is a pointer in Go, only one that is absent.
+    ``default_functions``: definition -> function that sets fields which depend on other fields, in place. It runs after
+    the object's constant values are filled in and before its nested objects get their defaults.
+    ``resource_lists``: definition -> fields with amounts that are rounded up to a thousandth, after that function.
+    ``printer``: kubectl's table.
+    ``converters``: (kind, from version, to version) -> converter, which does not change its argument.
+    ``fill_empty``: sets what Kubernetes' conversion from its internal type sets in an object without contents, as in a
+    bookmark (``pkg/apis/GROUP/v1/conversion.go``).
+    """
+
+    resource: str
+    strategy: Strategy | None = None
+    default_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    default_functions: Mapping[str, Callable[[Object], None]] = field(default_factory=dict)
+    resource_lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    printer: Printer | None = None
+    converters: Mapping[tuple[str, str, str], Converter] = field(default_factory=dict)
+    fill_empty: Callable[[Object], None] | None = None

@@ -1,0 +1,81 @@
+"""The built-in kinds: finds the file of each registered kind, and makes one table for each sort of rule.
+
+The rules of a kind stand in ``KIND`` of ``builtin/GROUP/KIND.py``: the first label of its group ("core" for the group
+without a name), and its kind in small letters. A kind with too many rules for a file has a folder, with a file of the
+same name in it. A few small kinds of one idea share a file, which SHARED names; it has ``KINDS``.
+
+    deployments.apps    builtin/apps/deployment.py
+    pods                builtin/core/pod/pod.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import Printer
+from kubechronicle.api.builtin.common.version_conversion import Converter
+from kubechronicle.api.registry.resources import GROUPS, OWN_GROUPS, STORED_AS
+from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.values.objects import Object
+
+SHARED: Final[Mapping[str, str]] = {}
+"""Kind's place by the rule -> the file that it shares with kinds of the same idea."""
+_MOVED: Final = ("apps",)
+
+
+def places() -> Iterator[str]:
+    """Yield the module of each registered kind below ``builtin``, such as "apps.deployment", each once."""
+    seen = set()
+    for table in (GROUPS, OWN_GROUPS):
+        for group, versions in table.items():
+            folder = group.partition(".")[0] or "core"
+            if folder not in _MOVED:
+                continue
+            for rows in versions.values():
+                for row in rows:
+                    if (group, row.plural) not in STORED_AS:
+                        name = f"{folder}.{row.kind.lower()}"
+                        place = SHARED.get(name, name)
+                        if place not in seen:
+                            seen.add(place)
+                            yield place
+
+
+def _kinds(place: str) -> tuple[BuiltinKind, ...]:
+    package = __name__.rpartition(".")[0]
+    module = import_module(f"{package}.{place}")
+    if hasattr(module, "__path__"):  # a folder
+        module = import_module(f"{package}.{place}.{place.rpartition('.')[2]}")
+    kinds: tuple[BuiltinKind, ...] = (module.KIND,) if hasattr(module, "KIND") else module.KINDS
+    return kinds
+
+
+KINDS: Final = tuple(kind for place in places() for kind in _kinds(place))
+
+STRATEGIES: Final[Mapping[str, Strategy]] = {kind.resource: kind.strategy for kind in KINDS if kind.strategy}
+"""Storage resource -> strategy. Kinds without one have a status subresource and no rules of their own."""
+
+PRINTERS: Final[Mapping[str, Printer]] = {kind.resource: kind.printer for kind in KINDS if kind.printer}
+"""Storage resource -> printer. Kinds without one are shown by name and creation time, as in Kubernetes."""
+
+DEFAULT_VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
+    name: values for kind in KINDS for name, values in kind.default_values.items()
+}
+DEFAULT_FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
+    name: function for kind in KINDS for name, function in kind.default_functions.items()
+}
+RESOURCE_LISTS: Final[Mapping[str, Sequence[str]]] = {
+    name: fields for kind in KINDS for name, fields in kind.resource_lists.items()
+}
+"""By definition: the same three tables of all kinds."""
+
+CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
+    way: converter for kind in KINDS for way, converter in kind.converters.items()
+}
+FILL_EMPTY: Final[Mapping[str, Callable[[Object], None]]] = {
+    kind.resource: kind.fill_empty for kind in KINDS if kind.fill_empty
+}
+"""Storage resource -> the step for an object without contents."""
