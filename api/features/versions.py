@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.kinds import SERVED
 
 COMPONENT: Final = "kube"
 """The only component whose version and gates can be set."""
@@ -64,7 +65,7 @@ class EffectiveVersion:
         return found
 
 
-PROGRAM: Final = Release(1, 36)
+PROGRAM: Final = Release(*map(int, SERVED.split(".")))
 """The version of Kubernetes whose API is served."""
 DEFAULT: Final = EffectiveVersion(binary=PROGRAM, emulation=PROGRAM, compatibility=PROGRAM.before(1))
 

@@ -16,7 +16,7 @@ from kubechronicle.api.openapi import parameters
 from kubechronicle.api.openapi.names import article, capital, group_words, tag
 from kubechronicle.api.openapi.parameters import Parameter
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
-from kubechronicle.api.registry.resources import definition_name
+from kubechronicle.api.registry.registry import definition_of as definition_of_kind
 from kubechronicle.api.schema.types import META
 
 MEDIA_TYPES: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
@@ -174,7 +174,7 @@ def _operation(rt: ResourceType, verb: str, noun: str, subresource: Subresource 
     method, action, prefix, codes = _VERBS[verb]
     definition, kind = definition_of(rt), (rt.group, rt.version, rt.kind)
     if subresource is not None and subresource.kind != rt.kind:
-        definition = definition_name(subresource.group, subresource.version, subresource.kind)
+        definition = definition_of_kind(subresource.group, subresource.version, subresource.kind)
         if rt.custom is None:  # kube-apiserver names the custom resource itself here
             kind = (subresource.group, subresource.version, subresource.kind)
     if verb == "deletecollection":

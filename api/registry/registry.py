@@ -24,9 +24,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from kubechronicle.api.codecs.wire.table import message_for
+from kubechronicle.api.features.versions import Release
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry import resources as table
 from kubechronicle.api.registry.groups import HISTORY
-from kubechronicle.api.registry.legacy import LEGACY
+from kubechronicle.api.registry.lives import LEGACY, NO_LIFE, life_of
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -51,6 +54,7 @@ class ResourceType:
     ``stored``: False for virtual kinds (reviews, bindings, component statuses).
     ``verbs``, ``subresources``: in the order of discovery (custom resources: status before scale).
     ``message``, ``definition``: protobuf message and OpenAPI definition, empty for custom resources without them.
+    ``introduced``: the release of Kubernetes that introduced it, None if that is not known.
     ``deprecated``, ``warning``: a deprecated version, and the warning for each of its requests.
     ``removed_release``: the Kubernetes release without it ("1.25").
     ``printer_columns``, ``selectable_fields``, ``custom``: of a CustomResourceDefinition's version; ``custom`` is that
@@ -74,6 +78,7 @@ class ResourceType:
     stored: bool = True
     message: str = ""
     definition: str = ""
+    introduced: Release | None = None
     deprecated: bool = False
     warning: str = ""
     removed_release: str = ""
@@ -321,8 +326,8 @@ def body_type(parent: ResourceType, *, group: str, version: str, kind: str) -> R
         list_kind="",
         storage_api_version=api_version,
         storage_kind=kind,
-        message=table.message_name(group, version, kind),
-        definition="" if connects else table.definition_name(group, version, kind),  # OpenAPI defines no options
+        message=message_for(api_version, kind) or "",
+        definition="" if connects else definition_of(group, version, kind),  # OpenAPI defines no options
         subresources=_NONE,
     )
 
@@ -343,28 +348,25 @@ def known_registry() -> Registry:
 @cache
 def _builtin_types() -> tuple[ResourceType, ...]:
     found: list[ResourceType] = []
-    for group, versions in table.GROUPS.items():
+    for group, versions in {**table.GROUPS, **table.OWN_GROUPS}.items():
         preferred = next(iter(versions))
         for version, rows in versions.items():
-            for row in rows:
-                warning = table.DEPRECATED.get((group, version, row.plural), "")
-                found.append(_resource_type(group, version, row, preferred=preferred, warning=warning))
+            found += (_resource_type(group, version, row, preferred=preferred) for row in rows)
         for legacy in LEGACY.values():
             if legacy.group == group:
-                for row in legacy.rows():
-                    warning = legacy.warning(row.kind)
-                    rt = _resource_type(group, legacy.version, row, preferred=preferred, warning=warning)
-                    found.append(replace(rt, removed_release=f"1.{legacy.removed}"))
-    for group, versions in table.OWN_GROUPS.items():
-        for version, rows in versions.items():
-            own = (_resource_type(group, version, row, preferred=next(iter(versions))) for row in rows)
-            found += (
-                replace(rt, message="", definition=table.own_definition(rt.kind) if rt.stored else "") for rt in own
-            )
+                found += (_resource_type(group, legacy.version, row, preferred=preferred) for row in legacy.rows())
     return tuple(found)
 
 
-def _resource_type(group: str, version: str, row: table.Row, *, preferred: str, warning: str = "") -> ResourceType:
+def definition_of(group: str, version: str, kind: str) -> str:
+    """Return the OpenAPI definition of a built-in kind, such as ``io.k8s.api.apps.v1.Deployment``; "" if unknown."""
+    declared = reading.release().kinds.get((group, version, kind))
+    return "" if declared is None else declared.definition
+
+
+def _resource_type(group: str, version: str, row: table.Row, *, preferred: str) -> ResourceType:
+    declared = reading.release().kinds.get((group, version, row.kind))
+    life = NO_LIFE if declared is None else life_of(declared)
     storage_group, storage_version = table.STORED_AS.get((group, row.plural), (group, preferred))
     return ResourceType(
         group=group,
@@ -382,10 +384,12 @@ def _resource_type(group: str, version: str, row: table.Row, *, preferred: str, 
         categories=row.categories,
         subresources=MappingProxyType({sub.name: _subresource(group, version, row, sub) for sub in row.subs}),
         stored=row.stored,
-        message=table.message_name(group, version, row.kind),
-        definition=table.definition_name(group, version, row.kind),
-        deprecated=bool(warning),
-        warning=warning,
+        message=message_for(f"{group}/{version}" if group else version, row.kind) or "",
+        definition="" if declared is None else declared.definition,
+        introduced=life.introduced,
+        deprecated=bool(life.warning),
+        warning=life.warning,
+        removed_release=str(life.removed or ""),
     )
 
 

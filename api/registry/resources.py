@@ -270,45 +270,5 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 NOT_BY_DEFAULT: Final = frozenset((("storagemigration.k8s.io", "v1beta1"),))
 """The (group, version) of beta types, which are served only if --runtime-config enables them."""
 
-INTRODUCED: Final[Mapping[tuple[str, str, str], int]] = {
-    **{("admissionregistration.k8s.io", "v1", name): 36
-       for name in ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")},
-    **{("resource.k8s.io", "v1", name): 34
-       for name in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")},
-    ("storage.k8s.io", "v1", "volumeattributesclasses"): 34,
-    ("storagemigration.k8s.io", "v1beta1", "storageversionmigrations"): 35,
-}  # fmt: skip
-"""(group, version, plural) -> the minor version of Kubernetes 1 that introduced it, if an older one can be emulated.
-Source: the life cycle of each type in k8s.io/api."""
-
-DEPRECATED: Final[Mapping[tuple[str, str, str], str]] = {
-    ("", "v1", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
-    ("", "v1", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-}
-"""(group, version, plural) -> the warning for each request of a kind that stays, but has a better alternative."""
-
-_DEFINITION_PACKAGES: Final[Mapping[str, str]] = {
-    "": "io.k8s.api.core",
-    "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
-    "apiregistration.k8s.io": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
-}
-
-
 OF_BRANCHES: Final = frozenset({"branchchanges"})
 """Resources of our own group that are neither stored nor made of the log."""
-
-
-def own_definition(kind: str) -> str:
-    """Return the definition of a stored kind of our own (api/schema/own.py)."""
-    return f"dev.kubechronicle.history.v1.{kind}"
-
-
-def definition_name(group: str, version: str, kind: str) -> str:
-    """Return the OpenAPI definition of a built-in kind, such as ``io.k8s.api.apps.v1.Deployment``."""
-    package = _DEFINITION_PACKAGES.get(group) or f"io.k8s.api.{group.partition('.')[0]}"
-    return f"{package}.{version}.{kind}"
-
-
-def message_name(group: str, version: str, kind: str) -> str:
-    """Return the protobuf message of a built-in kind as the wire tables name it, such as ``apps/v1.Deployment``."""
-    return f"{group.partition('.')[0] or 'core'}/{version}.{kind}"

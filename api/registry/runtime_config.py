@@ -3,7 +3,7 @@
 Texts, precedence and rejections are kube-apiserver's (apiserver pkg/server/resourceconfig and options), but a resource
 that does not exist is rejected as well. In any order of the text, later rules of this list win over earlier ones:
 
-    1. by default, present versions are served; removed ones (legacy.py) and betas (NOT_BY_DEFAULT) are not
+    1. by default, present versions are served; removed ones (lives.py) and betas (NOT_BY_DEFAULT) are not
     2. api/all, then api/ga, api/beta, api/alpha     all versions of that kind
     3. GROUP/VERSION (v1 for the core group)         one version
     4. GROUP/VERSION/RESOURCE                        one resource of it, in a served or unserved version
@@ -29,7 +29,7 @@ from kubechronicle.api.registry.registry import (
     serving,
     version_priority,
 )
-from kubechronicle.api.registry.resources import INTRODUCED, NOT_BY_DEFAULT
+from kubechronicle.api.registry.resources import NOT_BY_DEFAULT
 from kubechronicle.api.values.numbers import parse_bool
 
 _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
@@ -112,8 +112,12 @@ def _too_new(
     whole: dict[tuple[str, str], bool] = {}
     for rt in sorted(served, key=lambda rt: version_priority(rt.version), reverse=True):
         path = (rt.group, rt.version, rt.plural)
-        introduced = Release(PROGRAM.major, INTRODUCED.get(path, 0))
-        new = introduced > emulation.release and not (emulation.forward and (rt.group, rt.plural) in kept)
+        introduced = rt.introduced
+        new = (
+            introduced is not None
+            and introduced > emulation.release
+            and not (emulation.forward and (rt.group, rt.plural) in kept)
+        )
         if new and not (emulation.enables and (path in named or path[:2] in named)):
             if path in named:
                 raise ValueError(

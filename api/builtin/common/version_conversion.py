@@ -1,6 +1,6 @@
 """Building blocks for converters between versions, and the annotation that makes conversion to an old version lossless.
 
-A legacy version (api/registry/legacy.py) cannot express everything that the current version can. Sometimes it also
+A legacy version (api/registry/lives.py) cannot express everything that the current version can. Sometimes it also
 expresses one thing twice. Fields that Kubernetes moves to annotations are in the same annotations here. All else that
 a round trip would lose is kept in our own annotation (``KEPT``). So an old client that reads an object and writes it
 back changes no field that it does not know:

@@ -15,7 +15,7 @@ from kubechronicle.api.builtin.policy.conversions import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion, defaulting
-from kubechronicle.api.registry.legacy import LEGACY
+from kubechronicle.api.registry.lives import LEGACY
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, null_lists, types
 
