@@ -20,10 +20,13 @@ from kubechronicle.actors.admission.chain import (
     State,
     forbidden,
 )
+from kubechronicle.actors.evaluation import note_growth
+from kubechronicle.actors.pending_work import digest
 from kubechronicle.api.quota import amounts
 from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.quantity import value_of
+from kubechronicle.api.values.steps import Steps
 from kubechronicle.eventlog.entries import Entry
 
 Amounts = Mapping[str, str]
@@ -33,6 +36,8 @@ CLAIMS: Final = "persistentvolumeclaims"
 ANNOTATION: Final = "kubernetes.io/limit-ranger"
 # Resources that a pod may set itself (names or prefixes); others are the sum of its containers.
 POD_LEVEL: Final = ("cpu", "memory", "hugepages-")
+MUCH: Final = 256 * 1024
+"""Bytes of LimitRanges, once for each container, from which the defaults are set in steps."""
 SIDES: Final = (("requests", "request"), ("limits", "limit"))
 KINDS: Final = (("containers", "container"), ("initContainers", "init container"))
 
@@ -41,11 +46,19 @@ class LimitRanger(AdmissionPlugin):
     name = "LimitRanger"
     resources = frozenset({"pods", CLAIMS})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
-        if attributes.rt.resource == "pods" and attributes.object is not None and _concerns(attributes):
-            known: dict[str, set[str]] = {side: set() for side, _ in SIDES}
-            for entry in _limit_ranges(attributes, state):
-                _apply_defaults(attributes.object, _limits(entry), known)
+    def admit(self, attributes: Attributes, state: State) -> Pending | None:
+        pod = attributes.object
+        if attributes.rt.resource != "pods" or pod is None or not _concerns(attributes):
+            return None
+        ranges = _limit_ranges(attributes, state)
+        if not ranges:
+            return None
+        steps = _completed(pod, ranges)
+        if _count(pod) * sum(len(entry.json) for entry in ranges) > MUCH:
+            return Pending(steps, ranges, digest(pod))
+        for _ in steps:
+            pass
+        return None
 
     def validate(self, attributes: Attributes, state: State) -> Pending | None:
         if attributes.object is None or not _concerns(attributes):
@@ -92,7 +105,20 @@ def _limits(entry: Entry) -> list[Object]:
 # -- defaults ---------------------------------------------------------------------------------------------------------
 
 
-def _apply_defaults(pod: Object, limits: list[Object], known: Mapping[str, set[str]]) -> None:
+def _count(pod: Object) -> int:
+    spec = pod.get("spec") or {}
+    return sum(len(spec.get(field) or ()) for field, _ in KINDS)
+
+
+def _completed(pod: Object, ranges: Sequence[Entry]) -> PendingSteps:
+    known: dict[str, set[str]] = {side: set() for side, _ in SIDES}
+    for entry in ranges:
+        limits = _limits(entry)
+        yield None
+        yield from _apply_defaults(pod, limits, known)
+
+
+def _apply_defaults(pod: Object, limits: list[Object], known: Mapping[str, set[str]]) -> PendingSteps:
     """Complete the containers. ``known``: the names that all of them have already, by side; completed, too."""
     requests: dict[str, str] = {}
     maxima: dict[str, str] = {}
@@ -105,6 +131,7 @@ def _apply_defaults(pod: Object, limits: list[Object], known: Mapping[str, set[s
         if values := {name: value for name, value in given.items() if name not in known[side]}:
             known[side].update(values)
             wanted.append((side, values, word))
+        yield None
     if not wanted:
         return
     defaulted: list[str] = []
@@ -118,10 +145,12 @@ def _apply_defaults(pod: Object, limits: list[Object], known: Mapping[str, set[s
                 if missing:
                     resources[side] = {**present, **{name: values[name] for name in missing}}
                     defaulted.append(f"{', '.join(missing)} {word} for {kind} {container.get('name', '')}")
+                yield None
     if defaulted:
         meta = pod["metadata"]
         text = "LimitRanger plugin set: " + "; ".join(defaulted)
         meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: text}
+        note_growth(2 * len(text))
 
 
 # -- constraints ------------------------------------------------------------------------------------------------------
@@ -138,13 +167,16 @@ def _pod_problems(spec: Object, limits: list[Object]) -> Iterable[str | None]:
                     resources = container.get("resources") or {}
                     yield from _violations(limit, resources.get("requests") or {}, resources.get("limits") or {})
         elif kind == "Pod":
-            yield None
-            yield from _violations(limit, pod_total(spec, "requests"), pod_total(spec, "limits"))
+            requests = yield from pod_total(spec, "requests")
+            limits_of_pod = yield from pod_total(spec, "limits")
+            yield from _violations(limit, requests, limits_of_pod)
 
 
-def _violations(limit: Object, requests: Amounts, limits: Amounts) -> Iterable[str]:
+def _violations(limit: Object, requests: Amounts, limits: Amounts) -> Iterable[str | None]:
+    """Yield the problems of some amounts; None: a step."""
     kind = limit.get("type", "")
     for name, bound in sorted((limit.get("min") or {}).items()):
+        yield None
         head = f"minimum {name} usage per {kind} is {bound}"
         if name not in requests:
             yield f"{head}.  No request is specified"
@@ -153,6 +185,7 @@ def _violations(limit: Object, requests: Amounts, limits: Amounts) -> Iterable[s
         elif name in limits and value_of(limits[name]) < value_of(bound):
             yield f"{head}, but limit is {limits[name]}"
     for name, bound in sorted((limit.get("max") or {}).items()):
+        yield None
         head = f"maximum {name} usage per {kind} is {bound}"
         if name not in limits:
             yield f"{head}.  No limit is specified"
@@ -161,6 +194,7 @@ def _violations(limit: Object, requests: Amounts, limits: Amounts) -> Iterable[s
         elif name in requests and value_of(requests[name]) > value_of(bound):
             yield f"{head}, but request is {requests[name]}"
     for name, bound in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
+        yield None
         head = f"{name} max limit to request ratio per {kind} is {bound}"
         request, most = value_of(requests.get(name, "0")), value_of(limits.get(name, "0"))
         if not request:
@@ -180,6 +214,7 @@ def _claim_problems(spec: Object, limits: list[Object]) -> Iterable[str | None]:
             continue
         yield from _violations({"type": limit["type"], "min": limit.get("min")}, requests, {})
         for name, bound in sorted((limit.get("max") or {}).items()):
+            yield None
             head = f"maximum {name} usage per {limit['type']} is {bound}"
             if name not in requests:
                 yield f"{head}.  No request is specified"
@@ -187,7 +222,7 @@ def _claim_problems(spec: Object, limits: list[Object]) -> Iterable[str | None]:
                 yield f"{head}, but request is {requests[name]}"
 
 
-def pod_total(spec: Object, side: str) -> dict[str, str]:
+def pod_total(spec: Object, side: str) -> Steps[dict[str, str]]:
     """Return the requests or limits (``side``) of a whole pod.
 
     That is the larger one of two sums: all containers and sidecars; an init container and the sidecars started before
@@ -195,10 +230,12 @@ def pod_total(spec: Object, side: str) -> dict[str, str]:
     """
     sums: Usage = {}
     for container in spec.get("containers") or []:
+        yield
         amounts.add(sums, amounts.parsed((container.get("resources") or {}).get(side)))
     sidecars: Usage = {}
     peak: Usage = {}
     for container in spec.get("initContainers") or []:
+        yield
         own = amounts.parsed((container.get("resources") or {}).get(side))
         if container.get("restartPolicy") == "Always":
             amounts.add(sums, own)

@@ -13,6 +13,7 @@ from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.limit_ranger import pod_total
 from kubechronicle.actors.admission.runtime_class import merge_tolerations
 from kubechronicle.api.builtin.core.pod.defaults import container_requests
+from kubechronicle.api.values.steps import finish
 from kubechronicle.eventlog.memory.store import MemoryStore
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
@@ -301,11 +302,11 @@ def test_pod_total() -> None:
         return {"resources": {"requests": {"cpu": cpu}}, **fields}
 
     spec: Any = {"containers": [container("100m"), container("200m")]}
-    assert pod_total(spec, "requests") == {"cpu": "300m"}
+    assert finish(pod_total(spec, "requests")) == {"cpu": "300m"}
     spec["initContainers"] = [container("50m", restartPolicy="Always"), container("1")]
-    assert pod_total(spec, "requests") == {"cpu": "1050m"}
+    assert finish(pod_total(spec, "requests")) == {"cpu": "1050m"}
     spec["resources"] = {"requests": {"cpu": "2"}}
-    assert pod_total(spec, "requests") == {"cpu": "2"}
+    assert finish(pod_total(spec, "requests")) == {"cpu": "2"}
 
 
 def covers(wide: dict[str, Any], narrow: dict[str, Any]) -> bool:
@@ -370,5 +371,5 @@ def test_pod_totals_are_the_most_that_is_needed_at_one_time(seed: int) -> None:
                 peak = max(peak, sidecars + number(each, name))
                 sidecars += number(each, name) if "restartPolicy" in each else 0
             expected[name] = str(max(sidecars + sum(number(each, name) for each in usual), peak))
-    assert pod_total({"containers": usual, "initContainers": first}, "requests") == expected
+    assert finish(pod_total({"containers": usual, "initContainers": first}, "requests")) == expected
     assert container_requests({"containers": usual, "initContainers": first}) == expected
