@@ -90,7 +90,7 @@ def own_objects(plan: Plan, store: Store) -> OwnObjects:
             keeps_endpoints=plan.keeps_endpoints,
             node_port=plan.service_node_port,
         ),
-        roles=RbacBootstrap(store),
+        roles=RbacBootstrap(store, plan.features),
         api_services=APIServices(store),
         flow_control=FlowControl(store),
         cluster_ips=ClusterIPRepair(store),

@@ -7,6 +7,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.gated_fields import TABLE
+from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
 from kubechronicle.api.builtin.strategies import STRATEGIES
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.features.gates import FeatureGates, parse
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 
 WITH_EFFECT: Final = frozenset((
     webhook_admission.GATE, "AllAlpha", "AllBeta",
-    *GATES.values(),
+    *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates)),
 ))  # fmt: skip

@@ -28,6 +28,7 @@ from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.access import rbac
 from kubechronicle.api.builtin.rbac import bootstrap_policy as policy
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
@@ -72,8 +73,9 @@ def completed(held: Mapping[str, Any], wanted: Mapping[str, Any]) -> Object | No
 class RbacBootstrap:
     """Runs before the server is ready. ``done`` is True after the first pass."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, gates: FeatureGates) -> None:
         self._store = store
+        self._gates = gates
         self.done = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -84,8 +86,8 @@ class RbacBootstrap:
     async def reconcile(self) -> None:
         """Create or complete every default object."""
         kinds = {
-            "clusterroles": policy.cluster_roles(),
-            "clusterrolebindings": policy.cluster_role_bindings(),
+            "clusterroles": policy.cluster_roles(self._gates),
+            "clusterrolebindings": policy.cluster_role_bindings(self._gates),
             "roles": policy.roles(),
             "rolebindings": policy.role_bindings(),
         }

@@ -1,7 +1,8 @@
 """Cluster roles of Kubernetes' own controllers, present in every cluster from its first start (v1.36).
 
 Each line is a rule: verbs, API groups (``""`` is the core group), resources, and optionally names. Each is a list with
-commas. A line that ends with a comma continues on the next. bootstrap_policy.py makes objects of them.
+commas. A line that ends with a comma continues on the next. bootstrap_policy.py makes objects of them. ``GATE?`` is
+explained in bootstrap_roles.py.
 """
 
 from __future__ import annotations
@@ -59,12 +60,15 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         create,patch,update "",events.k8s.io events
     """,
     "device-taint-eviction-controller": """
+        DynamicResourceAllocation+DRADeviceTaints?
         delete,get,list,watch "" pods
         patch,update "" pods/status
         get,list,watch resource.k8s.io resourceclaims
         get,list,watch resource.k8s.io resourceslices
         get,list,watch resource.k8s.io deviceclasses
         create,patch,update "",events.k8s.io events
+        DRADeviceTaintRules? patch,update resource.k8s.io devicetaintrules/status
+        DRADeviceTaintRules? get,list,watch resource.k8s.io devicetaintrules
     """,
     "disruption-controller": """
         get,list,watch apps,extensions deployments
@@ -128,6 +132,13 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         update batch jobs/finalizers
         create,delete,list,patch,watch "" pods
         create,patch,update "",events.k8s.io events
+        WorkloadWithJob? create,get,list,watch scheduling.k8s.io podgroups,workloads
+    """,
+    "kube-apiserver-serving-clustertrustbundle-publisher": """
+        ClusterTrustBundle?
+        attest certificates.k8s.io signers kubernetes.io/kube-apiserver-serving
+        create,delete,list,update,watch certificates.k8s.io clustertrustbundles
+        create,patch,update "",events.k8s.io events
     """,
     "legacy-service-account-token-cleaner": """
         get "" configmaps kube-apiserver-legacy-service-account-token-tracking
@@ -185,14 +196,34 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         create,delete,list,patch,watch "" pods
         create,patch,update "",events.k8s.io events
     """,
+    "podcertificaterequestcleaner": """
+        PodCertificateRequest?
+        delete,get,list,watch certificates.k8s.io podcertificaterequests
+    """,
+    "podgroup-protection-controller": """
+        GenericWorkload?
+        get,list,update,watch scheduling.k8s.io podgroups
+        get,list,watch "" pods
+    """,
     "resource-claim-controller": """
+        DynamicResourceAllocation?
         get,list,watch "" pods
         update "" pods/finalizers
         create,delete,get,list,watch resource.k8s.io resourceclaims
         patch,update resource.k8s.io resourceclaims,resourceclaims/status
         patch,update "" pods/status
         create,patch,update "",events.k8s.io events
-        patch,update resource.k8s.io resourceclaims/binding
+        DRAWorkloadResourceClaims? get,list,watch scheduling.k8s.io podgroups
+        DRAWorkloadResourceClaims? patch,update scheduling.k8s.io podgroups/status
+        DRAResourceClaimGranularStatusAuthorization? patch,update resource.k8s.io resourceclaims/binding
+    """,
+    "resourcepoolstatusrequest-controller": """
+        DynamicResourceAllocation+DRAResourcePoolStatus?
+        delete,get,list,watch resource.k8s.io resourcepoolstatusrequests
+        patch,update resource.k8s.io resourcepoolstatusrequests/status
+        get,list,watch resource.k8s.io resourceslices
+        get,list,watch resource.k8s.io resourceclaims
+        create,patch,update "",events.k8s.io events
     """,
     "resourcequota-controller": """
         list,watch * *
@@ -209,6 +240,7 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         create,patch,update "",events.k8s.io events
     """,
     "selinux-warning-controller": """
+        SELinuxChangePolicy?
         create,patch,update "",events.k8s.io events
         get,list,watch "" persistentvolumes
         get,list,watch "" persistentvolumeclaims
@@ -220,6 +252,7 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         create,patch,update "",events.k8s.io events
     """,
     "service-cidrs-controller": """
+        MultiCIDRServiceAllocator?
         get,list,patch,update,watch networking.k8s.io servicecidrs
         patch,update networking.k8s.io servicecidrs/finalizers
         patch,update networking.k8s.io servicecidrs/status
@@ -244,6 +277,19 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         update "" pods/finalizers
         create,patch,update "",events.k8s.io events
     """,
+    "storage-version-garbage-collector": """
+        StorageVersionAPI+APIServerIdentity?
+        get,list,watch coordination.k8s.io leases
+        delete,get,list,patch,update,watch internal.apiserver.k8s.io storageversions
+        get,patch,update internal.apiserver.k8s.io storageversions/status
+    """,
+    "storage-version-migrator-controller": """
+        StorageVersionMigrator?
+        create,list,patch * *
+        get apiextensions.k8s.io customresourcedefinitions
+        patch apiextensions.k8s.io customresourcedefinitions/status
+        update storagemigration.k8s.io storageversionmigrations/status
+    """,
     "ttl-after-finished-controller": """
         delete,get,list,watch batch jobs
         create,patch,update "",events.k8s.io events
@@ -258,6 +304,7 @@ CONTROLLER_ROLES: Final[Mapping[str, str]] = {
         create,patch,update "",events.k8s.io events
     """,
     "volumeattributesclass-protection-controller": """
+        VolumeAttributesClass?
         get,list,watch "" persistentvolumeclaims
         get,list,watch "" persistentvolumes
         get,list,update,watch storage.k8s.io volumeattributesclasses

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.rbac.bootstrap_controller_roles import CONTROLLER_ROLES
 from kubechronicle.api.builtin.rbac.bootstrap_roles import CLUSTER_ROLES
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.values.objects import Object
 
+_CONDITION: Final = re.compile(r"([A-Z][A-Za-z0-9+]*)\?")
 GROUP: Final = "rbac.authorization.k8s.io"
 AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
@@ -35,6 +37,7 @@ PART_OF: Final[Mapping[str, str]] = {
 BOUND_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster-admin": ("g system:masters",),
     "system:basic-user": ("g system:authenticated",),
+    "system:cluster-trust-bundle-discovery": ("g system:serviceaccounts",),
     "system:discovery": ("g system:authenticated",),
     "system:kubechronicle:tag-reader": ("g system:authenticated",),
     "system:kube-controller-manager": ("u system:kube-controller-manager",),
@@ -103,12 +106,21 @@ ROLES: Final[Mapping[tuple[str, str], tuple[str, str, tuple[str, ...]]]] = {
 """(namespace, role) -> (name of the binding, rules, subjects as in BOUND_TO)."""
 
 
-def cluster_roles() -> list[Object]:
-    """Return the ClusterRoles to create; aggregated ones have no rules."""
-    named = [*CLUSTER_ROLES.items(), *((CONTROLLER + name, text) for name, text in CONTROLLER_ROLES.items())]
+GATES: Final = frozenset(
+    gate
+    for text in (*CLUSTER_ROLES.values(), *CONTROLLER_ROLES.values())
+    for gates in _CONDITION.findall(text)
+    for gate in gates.split("+")
+)
+"""The feature gates that add roles or rules."""
+
+
+def cluster_roles(gates: FeatureGates | None = None) -> list[Object]:
+    """Return the ClusterRoles to create under feature gates; aggregated ones have no rules. None: the usual gates."""
+    gates = gates or FeatureGates()
     made = []
-    for name, text in named:
-        role = _object("ClusterRole", name, rules=parse_rules(text) or None)
+    for name, text in _texts(gates).items():
+        role = _object("ClusterRole", name, rules=parse_rules(text, gates) or None)
         if name in PART_OF:
             role["metadata"]["labels"][AGGREGATE + PART_OF[name]] = "true"
         if name in AGGREGATED:
@@ -117,12 +129,31 @@ def cluster_roles() -> list[Object]:
     return made
 
 
-def cluster_role_bindings() -> list[Object]:
-    """Return the ClusterRoleBindings, each named after its cluster role."""
+def _texts(gates: FeatureGates) -> dict[str, str]:
+    """Return the rules of each cluster role that there is under the gates."""
+    found = {}
+    for name, text in {**CLUSTER_ROLES, **{CONTROLLER + name: text for name, text in CONTROLLER_ROLES.items()}}.items():
+        first, _, rest = text.lstrip().partition("\n")
+        condition = _CONDITION.fullmatch(first)
+        if condition is None:
+            found[name] = text
+        elif _on(condition[1], gates):
+            found[name] = rest
+    return found
+
+
+def _on(condition: str, gates: FeatureGates) -> bool:
+    return all(gates.enabled(name) for name in condition.split("+"))
+
+
+def cluster_role_bindings(gates: FeatureGates | None = None) -> list[Object]:
+    """Return the ClusterRoleBindings under feature gates, each named after its cluster role."""
+    roles = _texts(gates or FeatureGates())
     controllers = {CONTROLLER + name: (f"s kube-system/{name}",) for name in CONTROLLER_ROLES}
     return [
         _binding("ClusterRoleBinding", name, ("ClusterRole", name), subjects)
         for name, subjects in {**BOUND_TO, **controllers}.items()
+        if name in roles
     ]
 
 
@@ -141,11 +172,16 @@ def role_bindings() -> list[Object]:
     ]
 
 
-def parse_rules(text: str) -> list[Object]:
-    """Return the PolicyRules of a table's text (see bootstrap_roles.py)."""
+def parse_rules(text: str, gates: FeatureGates | None = None) -> list[Object]:
+    """Return the PolicyRules of a table's text (see bootstrap_roles.py) under feature gates. None: the usual gates."""
+    gates = gates or FeatureGates()
     rules: list[Object] = []
     for line in re.sub(r",\s+", ",", text).strip().splitlines():
-        words = [["" if each == '""' else each for each in word.split(",")] for word in line.split()]
+        given = line.split()
+        condition = _CONDITION.fullmatch(given[0])
+        if condition is not None and not _on(condition[1], gates):
+            continue
+        words = [_items(word, gates) for word in (given if condition is None else given[1:])]
         if len(words) == 2:
             rules.append({"verbs": words[0], "nonResourceURLs": words[1]})
         else:
@@ -154,6 +190,16 @@ def parse_rules(text: str) -> list[Object]:
                 rule["resourceNames"] = words[3]
             rules.append(rule)
     return rules
+
+
+def _items(word: str, gates: FeatureGates) -> list[str]:
+    """Return the items of a list with commas that are there under the gates."""
+    items = []
+    for each in word.split(","):
+        condition, mark, item = each.partition("?")
+        if not mark or _on(condition, gates):
+            items.append("" if each == '""' else item if mark else each)
+    return items
 
 
 def _object(kind: str, name: str, namespace: str = "", **fields: Any) -> Object:

@@ -3,6 +3,9 @@
 Each line is a rule: verbs, API groups (``""`` is the core group), resources, and optionally names; or verbs and paths.
 Each is a list with commas. A line that ends with a comma continues on the next. bootstrap_policy.py makes objects of
 them. Roles without rules are aggregated.
+
+``GATE?`` before a rule or an item: it is there while the feature gate is on; ``A+B?``: while both are on. Alone on the
+first line it is about the whole role.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ CLUSTER_ROLES: Final[Mapping[str, str]] = {
         create,delete,deletecollection,patch,update policy poddisruptionbudgets
         create,delete,deletecollection,patch,update networking.k8s.io ingresses,networkpolicies
         create,delete,deletecollection,get,list,patch,update,watch coordination.k8s.io leases
-        create,delete,deletecollection,patch,update resource.k8s.io resourceclaims,resourceclaimtemplates
+        DynamicResourceAllocation? create,delete,deletecollection,patch,update resource.k8s.io resourceclaims,
+            resourceclaimtemplates
+        GenericWorkload? create,delete,deletecollection,patch,update scheduling.k8s.io podgroups,workloads
     """,
     "system:aggregate-to-view": """
         get,list,watch "" configmaps,endpoints,persistentvolumeclaims,persistentvolumeclaims/status,pods,
@@ -59,7 +64,9 @@ CLUSTER_ROLES: Final[Mapping[str, str]] = {
             replicationcontrollers/scale
         get,list,watch policy poddisruptionbudgets,poddisruptionbudgets/status
         get,list,watch networking.k8s.io ingresses,ingresses/status,networkpolicies
-        get,list,watch resource.k8s.io resourceclaims,resourceclaims/status,resourceclaimtemplates
+        DynamicResourceAllocation? get,list,watch resource.k8s.io resourceclaims,resourceclaims/status,
+            resourceclaimtemplates
+        GenericWorkload? get,list,watch scheduling.k8s.io podgroups,podgroups/status,workloads
     """,
     "system:auth-delegator": """
         create authentication.k8s.io tokenreviews
@@ -94,6 +101,10 @@ CLUSTER_ROLES: Final[Mapping[str, str]] = {
     """,
     "system:certificates.k8s.io:legacy-unknown-approver": """
         approve certificates.k8s.io signers kubernetes.io/legacy-unknown
+    """,
+    "system:cluster-trust-bundle-discovery": """
+        ClusterTrustBundle?
+        get,list,watch certificates.k8s.io clustertrustbundles
     """,
     "system:discovery": """
         get /api,/api/*,/apis,/apis/*,/healthz,/livez,/openapi,/openapi/*,/readyz,/version,/version/
@@ -142,22 +153,27 @@ CLUSTER_ROLES: Final[Mapping[str, str]] = {
         get,list,watch "" namespaces
         get,list,watch storage.k8s.io csidrivers
         get,list,watch storage.k8s.io csistoragecapacities
-        get,list,watch resource.k8s.io deviceclasses
-        get,list,patch,update,watch resource.k8s.io resourceclaims
-        get,list,patch,update,watch resource.k8s.io resourceclaims/status
-        update "" pods/finalizers
-        get,list,watch resource.k8s.io resourceslices
-        create,delete resource.k8s.io resourceclaims
-        patch,update resource.k8s.io resourceclaims/binding
+        DynamicResourceAllocation? get,list,watch resource.k8s.io deviceclasses
+        DynamicResourceAllocation? get,list,patch,update,watch resource.k8s.io resourceclaims
+        DynamicResourceAllocation? get,list,patch,update,watch resource.k8s.io resourceclaims/status
+        DynamicResourceAllocation? update "" pods/finalizers
+        DynamicResourceAllocation? get,list,watch resource.k8s.io resourceslices
+        DynamicResourceAllocation+DRAExtendedResource? create,delete resource.k8s.io resourceclaims
+        DynamicResourceAllocation+DRADeviceTaintRules? get,list,watch resource.k8s.io devicetaintrules
+        DynamicResourceAllocation+DRAResourceClaimGranularStatusAuthorization? patch,
+            update resource.k8s.io resourceclaims/binding
+        GenericWorkload? get,list,watch scheduling.k8s.io podgroups
+        GenericWorkload? patch,update scheduling.k8s.io podgroups/status
     """,
     "system:kubelet-api-admin": """
         get,list,watch "" nodes
         proxy "" nodes
         * "" nodes/log,nodes/metrics,nodes/proxy,nodes/stats
-        * "" nodes/configz,nodes/healthz,nodes/pods
+        KubeletFineGrainedAuthz? * "" nodes/configz,nodes/healthz,nodes/pods
     """,
     "system:monitoring": """
-        get /flagz,/healthz,/healthz/*,/livez,/livez/*,/metrics,/metrics/slis,/readyz,/readyz/*,/statusz
+        get ComponentFlagz?/flagz,/healthz,/healthz/*,/livez,/livez/*,/metrics,/metrics/slis,/readyz,/readyz/*,
+            ComponentStatusz?/statusz
         get "" nodes/metrics
     """,
     "system:node": """
@@ -183,9 +199,11 @@ CLUSTER_ROLES: Final[Mapping[str, str]] = {
         get,list,watch storage.k8s.io csidrivers
         create,delete,get,patch,update storage.k8s.io csinodes
         get,list,watch node.k8s.io runtimeclasses
-        get resource.k8s.io resourceclaims
-        deletecollection resource.k8s.io resourceslices
-        get "" serviceaccounts
+        DynamicResourceAllocation? get resource.k8s.io resourceclaims
+        DynamicResourceAllocation? deletecollection resource.k8s.io resourceslices
+        ClusterTrustBundle? get,list,watch certificates.k8s.io clustertrustbundles
+        KubeletServiceAccountTokenForCredentialProviders? get "" serviceaccounts
+        PodCertificateRequest? create,get,list,watch certificates.k8s.io podcertificaterequests
     """,
     "system:node-bootstrapper": """
         create,get,list,watch certificates.k8s.io certificatesigningrequests
@@ -199,7 +217,7 @@ CLUSTER_ROLES: Final[Mapping[str, str]] = {
         list,watch "" endpoints,services
         get,list,watch "" nodes
         create,patch,update "",events.k8s.io events
-        list,watch networking.k8s.io servicecidrs
+        MultiCIDRServiceAllocator? list,watch networking.k8s.io servicecidrs
         list,watch discovery.k8s.io endpointslices
     """,
     "system:persistent-volume-provisioner": """

@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 from rejections import rejection_causes, rejection_reasons
 
+from kubechronicle.api.builtin.rbac import bootstrap_policy
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.values.objects import Object
+
 
 @pytest.mark.parametrize(
     ("path", "body", "causes"),
@@ -30,3 +35,27 @@ def test_an_aggregation_selector_that_does_not_parse() -> None:
     path = "aggregationRule.clusterRoleSelectors[1]"
     assert [field for field, _ in found] == [f"{path}.matchExpressions[0].values", path]
     assert found[1][1] == "Invalid value: null: invalid label selector."
+
+
+def test_gates_add_roles_and_rules() -> None:
+    def rules(gates: FeatureGates) -> dict[str, list[Object]]:
+        return {role["metadata"]["name"]: role["rules"] for role in bootstrap_policy.cluster_roles(gates)}
+
+    group, resource = "certificates.k8s.io", "clustertrustbundles"
+    bundles = {"verbs": ["get", "list", "watch"], "apiGroups": [group], "resources": [resource]}
+    usual, more = rules(FeatureGates()), rules(FeatureGates(given={"ClusterTrustBundle": True}))
+    assert usual.keys() < more.keys()
+    assert more["system:cluster-trust-bundle-discovery"] == [bundles]
+    assert [rule for rule in more["system:node"] if rule not in usual["system:node"]] == [bundles]
+    bound = {each["metadata"]["name"] for each in bootstrap_policy.cluster_role_bindings(FeatureGates())}
+    assert "system:cluster-trust-bundle-discovery" not in bound
+    paths = rules(FeatureGates(given={"ComponentFlagz": False}))["system:monitoring"][0]["nonResourceURLs"]
+    assert "/flagz" not in paths
+    assert "/statusz" in paths
+
+
+def test_an_older_version_has_its_own_roles() -> None:
+    older = FeatureGates(effective_version(["1.33"], []))
+    names = {role["metadata"]["name"] for role in bootstrap_policy.cluster_roles(older)}
+    assert "system:controller:resource-claim-controller" not in names
+    assert bootstrap_policy.parse_rules("DynamicResourceAllocation+DRAExtendedResource? get b c", older) == []
