@@ -17,19 +17,22 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import trio
 
 from kubechronicle.actors.loops.conditions import with_condition
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects, NoForeignObjects
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
@@ -37,7 +40,7 @@ from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.api_services import ForeignResource
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import ReadOnlyObject
-from kubechronicle.eventlog.entries import Entry, Event
+from kubechronicle.eventlog.entries import Ending, Entry, Event
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +107,10 @@ class Remaining:
     def __bool__(self) -> bool:
         return bool(self.resources or self.failures or self.undiscovered)
 
-    def add(self, name: str, finalizers: Sequence[Sequence[str]]) -> None:
-        """Note the instances of a resource, by the finalizers of each."""
-        self.resources[name] = len(finalizers)
-        for each in finalizers:
-            self.finalizers.update(set(each))
+    def add(self, name: str, count: int, finalizers: Mapping[str, int]) -> None:
+        """Note the instances of a resource, and how many have each finalizer."""
+        self.resources[name] = count
+        self.finalizers.update(finalizers)
 
     def problems(self) -> dict[str, str]:
         """Return the end of the message of each condition that has a problem."""
@@ -254,7 +256,7 @@ class NamespaceLifecycleLoop:
         if not present.entries:
             return
         # Pods may take this time, counted from the deletion of the namespace.
-        ends = _termination(present.entries, entry.object()) if rt.resource == PODS else None
+        ends = await _termination(present.entries, entry.ending()) if rt.resource == PODS else None
         caller = system_caller(COMPONENT, "deletecollection")
         target = Target(rt=rt, namespace=namespace, manager=COMPONENT)
         options = DeleteOptions(propagation_policy="Background")
@@ -265,9 +267,12 @@ class NamespaceLifecycleLoop:
         left = await self._store.reads.list(rt, Selection(namespace=namespace), revision=None)
         if not left.entries:
             return
-        finalizers = [_finalizers(one) for one in left.entries]
-        remaining.add(f"{rt.plural}.{rt.group}", finalizers)
-        if not any(finalizers) and (ends is None or ends <= datetime.now(UTC)):
+        finalizers: Counter[str] = Counter()
+        async for part in in_turns(left.entries):
+            for one in part:
+                finalizers.update(_finalizers(one))
+        remaining.add(f"{rt.plural}.{rt.group}", len(left.entries), finalizers)
+        if not finalizers and (ends is None or ends <= datetime.now(UTC)):
             remaining.failures.append(_unexpected(namespace, rt.group, rt.version, rt.plural))
 
     async def _empty_foreign(self, resource: ForeignResource, namespace: str, remaining: Remaining) -> None:
@@ -281,9 +286,12 @@ class NamespaceLifecycleLoop:
                 remaining.failures.append(error.message)
             return
         if left:
-            finalizers = [_foreign_finalizers(one) for one in left]
-            remaining.add(f"{resource.plural}.{resource.group}", finalizers)
-            if not any(finalizers):
+            finalizers, pauses = Counter[str](), Pauses()
+            for one in left:
+                finalizers.update(_foreign_finalizers(one))
+                await pauses.pause()
+            remaining.add(f"{resource.plural}.{resource.group}", len(left), finalizers)
+            if not finalizers:
                 remaining.failures.append(_unexpected(namespace, resource.group, resource.version, resource.plural))
 
     async def _delete_foreign(self, resource: ForeignResource, namespace: str) -> bool:
@@ -311,25 +319,37 @@ def _is_terminating(entry: Entry) -> bool:
     return entry.fields.get("status.phase") == "Terminating"
 
 
-def _finalizers(entry: Entry) -> Sequence[str]:
-    if b'"finalizers":' not in entry.json:
-        return ()
-    return entry.object()["metadata"].get("finalizers") or ()
+def _finalizers(entry: Entry) -> set[str]:
+    return set(entry.ending().finalizers or ()) if b'"finalizers":' in entry.json else set()
 
 
-def _foreign_finalizers(obj: ReadOnlyObject) -> Sequence[str]:
+def _foreign_finalizers(obj: ReadOnlyObject) -> set[str]:
     metadata = obj.get("metadata")
-    return (metadata.get("finalizers") or ()) if isinstance(metadata, dict) else ()
+    return set(metadata.get("finalizers") or ()) if isinstance(metadata, dict) else set()
 
 
-def _termination(pods: Sequence[Entry], namespace: ReadOnlyObject) -> datetime:
+class _PodSpec(msgspec.Struct):
+    grace: int | None = msgspec.field(name="terminationGracePeriodSeconds", default=None)
+
+
+class _Pod(msgspec.Struct):
+    """The part of a pod that is read here; the rest may be large."""
+
+    spec: _PodSpec
+
+
+_POD: Final = msgspec.json.Decoder(_Pod)
+
+
+async def _termination(pods: Sequence[Entry], namespace: Ending) -> datetime:
     """Return the time by which the running pods should have ended."""
     longest = 0
-    for entry in pods:
-        if entry.fields.get("status.phase") not in ("Succeeded", "Failed"):
-            longest = max(longest, entry.object()["spec"].get("terminationGracePeriodSeconds", GRACE))
-    deleted = datetime.fromisoformat(namespace["metadata"]["deletionTimestamp"])
-    return deleted + timedelta(seconds=longest)
+    async for part in in_turns(pods):
+        for entry in part:
+            if entry.fields.get("status.phase") not in ("Succeeded", "Failed"):
+                grace = _POD.decode(entry.json).spec.grace
+                longest = max(longest, GRACE if grace is None else grace)
+    return datetime.fromisoformat(namespace.deleted or "") + timedelta(seconds=longest)
 
 
 def _unexpected(namespace: str, group: str, version: str, plural: str) -> str:

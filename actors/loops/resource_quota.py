@@ -12,18 +12,22 @@ The usage of each object is cached until it changes, so that a recount of a name
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import repeat
 
 import trio
 
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.admission.resource_quota import QUOTAS, facts_of
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import RETRIED
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
+from kubechronicle.api.errors import status
 from kubechronicle.api.quota import amounts, scopes, totals
 from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.quota.evaluators import Evaluator, Measure, evaluator_of
@@ -42,8 +46,10 @@ SETTLE_INTERVAL = 0.1
 RETRY_INTERVAL = 1.0
 # Seconds between two counts of all quotas (kube-controller-manager's --resource-quota-sync-period).
 RESYNC_INTERVAL = 300.0
-# Objects measured between two checkpoints.
+# Objects that are added up together, and the changes of a count after which it begins again.
 MEASURED_AT_ONCE = 200
+# Attempts to count a quota while its objects change.
+MAX_ATTEMPTS = 8
 
 
 class ResourceQuotaLoop:
@@ -86,7 +92,7 @@ class ResourceQuotaLoop:
 
     async def _add_changed(self, events: Sequence[Event]) -> None:
         for event in events:
-            if self._needs_count(event):
+            if await self._needs_count(event):
                 self._add([event.entry.key.namespace])
 
     def _add(self, namespaces: Iterable[str]) -> None:
@@ -94,7 +100,7 @@ class ResourceQuotaLoop:
         if self._pending:
             self._has_pending.set()
 
-    def _needs_count(self, event: Event) -> bool:
+    async def _needs_count(self, event: Event) -> bool:
         """Return True if the namespace may use less than before, or its quotas have changed."""
         key = event.entry.key
         if key.resource == QUOTAS:
@@ -107,8 +113,8 @@ class ResourceQuotaLoop:
         if evaluator.constant is not None:
             return False
         facts = facts_of(self._state)
-        before = self._measures.of(evaluator, event.previous, facts)
-        return before != self._measures.of(evaluator, event.entry, facts)
+        before = await self._measures.of(evaluator, event.previous, facts)
+        return before != await self._measures.of(evaluator, event.entry, facts)
 
     # -- counting -----------------------------------------------------------------------------------------------------
 
@@ -153,17 +159,70 @@ class ResourceQuotaLoop:
         return limited
 
     async def _write(self, entry: Entry) -> None:
+        """Write the status of a quota. RETRIED errors."""
         target = Target(
             rt=self._quotas, namespace=entry.key.namespace, name=entry.key.name, subresource="status", manager=COMPONENT
         )
-        await edit_if_exists(self._store, COMPONENT, target, self._counted)
+        for _ in range(MAX_ATTEMPTS):
+            facts = facts_of(self._state)
+            count = Count(entry.object(), facts, self._measures, self._store.reads.entries, self._limited)
+            await count.take()
+            try:
+                return await edit_if_exists(self._store, COMPONENT, target, count.applied_to)
+            except Outdated:
+                entry = self._store.reads.peek(*entry.key) or entry
+        raise status.conflict(self._quotas, entry.key.name)
 
-    def _counted(self, quota: Object) -> Object:
-        """Return the quota with the status that the current state demands."""
-        facts = facts_of(self._state)
-        hard = dict((quota.get("spec") or {}).get("hard") or {})
-        held = (quota.get("status") or {}).get("used") or {}
-        used = self._used(quota, hard, facts)
+
+class Outdated(Exception):
+    """The quota, or too many objects, have changed since they were counted."""
+
+
+Entries = Callable[[str, str], Sequence[Entry]]
+Limited = Callable[[Iterable[str], Facts], list[tuple[ResourceType, Evaluator]]]
+"""Return the resources that limits of these names apply to."""
+
+
+class Count:
+    """The usage that a quota limits. Objects are counted in steps, on one state, and the changes since then at once:
+
+    take         a, b, c, d …    1 + 1 + 1 + 1 …    with pauses
+    meanwhile    b is deleted, e is created
+    applied_to   − b, + e                            on the state that the new status is for
+    """
+
+    def __init__(self, quota: Object, facts: Facts, measures: Measures, entries: Entries, limited: Limited) -> None:
+        self._facts, self._measures, self._entries = facts, measures, entries
+        self._spec = quota.get("spec") or {}
+        self._namespace = quota["metadata"]["namespace"]
+        self._hard: dict[str, str] = dict(self._spec.get("hard") or {})
+        self._selectors = scopes.selectors_of(quota)
+        self._evaluators = [(each, each.covered(self._hard, facts)) for _, each in limited(self._hard, facts)]
+        self._counted: dict[str, dict[Entry, Measure]] = {}  # by resource
+        self._usage: Usage = {}
+
+    async def take(self) -> None:
+        """Count all objects."""
+        pauses = Pauses()
+        states = [(*each, self._entries(each[0].resource, self._namespace)) for each in self._evaluators]
+        for evaluator, names, entries in states:
+            if evaluator.constant is not None:
+                continue
+            counted = self._counted[evaluator.resource] = {}
+            for start in range(0, len(entries), MEASURED_AT_ONCE):
+                measures = []
+                for entry in entries[start : start + MEASURED_AT_ONCE]:
+                    counted[entry] = measure = await self._measures.of(evaluator, entry, self._facts)
+                    measures.append(measure)
+                    await pauses.pause()
+                amounts.add(self._usage, totals.total(names, self._selectors, measures))
+
+    def applied_to(self, quota: Object) -> Object:
+        """Return the quota with the status that the current state demands. Outdated."""
+        if (quota.get("spec") or {}) != self._spec:
+            raise Outdated
+        hard, held = self._hard, (quota.get("status") or {}).get("used") or {}
+        used = self._used()
         kept = amounts.parsed({name: held[name] for name in held if name in hard})
         texts = amounts.texts({**kept, **used})
         for name, amount in kept.items():
@@ -171,17 +230,22 @@ class ResourceQuotaLoop:
                 texts[name] = held[name]  # the same number: keep its notation
         return {**quota, "status": {"hard": hard, "used": texts}}
 
-    def _used(self, quota: Object, hard: Mapping[str, str], facts: Facts) -> Usage:
-        namespace, selectors = quota["metadata"]["namespace"], scopes.selectors_of(quota)
-        usage: Usage = {}
-        for rt, evaluator in self._limited(hard, facts):
-            names = evaluator.covered(hard, facts)
-            entries = self._store.reads.entries(rt.resource, namespace)
+    def _used(self) -> Usage:
+        """Return the usage on the current state."""
+        usage = dict(self._usage)
+        for evaluator, names in self._evaluators:
+            entries = self._entries(evaluator.resource, self._namespace)
             if evaluator.constant is not None:
-                amounts.add(usage, totals.times(names, selectors, evaluator.constant, len(entries)))
-            else:
-                measures = (self._measures.of(evaluator, entry, facts) for entry in entries)
-                amounts.add(usage, totals.total(names, selectors, measures))
+                amounts.add(usage, totals.times(names, self._selectors, evaluator.constant, len(entries)))
+                continue
+            counted = self._counted[evaluator.resource]
+            new, gone = set(entries).difference(counted), counted.keys() - entries
+            if len(new) + len(gone) > MEASURED_AT_ONCE or any(len(entry.json) > LARGE for entry in new):
+                raise Outdated
+            more = (self._measures.at_once(evaluator, entry, self._facts) for entry in new)
+            amounts.add(usage, totals.total(names, self._selectors, more))
+            less = totals.total(names, self._selectors, (counted[entry] for entry in gone))
+            amounts.add(usage, {name: (-value, family) for name, (value, family) in less.items()})
         return usage
 
 
@@ -192,27 +256,34 @@ class Measures:
         self._store = store
         self._known: dict[str, dict[str, dict[str, tuple[Entry, Measure]]]] = {}  # by namespace, resource and name
 
-    def of(self, evaluator: Evaluator, entry: Entry, facts: Facts) -> Measure:
-        """Return the usage of an object, also of an earlier revision."""
+    def _held(self, entry: Entry) -> Measure | None:
         held = self._known.get(entry.key.namespace, {}).get(entry.key.resource, {}).get(entry.key.name)
-        if held is not None and held[0] is entry:
-            return held[1]
-        return evaluator.measure(entry.object(), facts)
+        return held[1] if held is not None and held[0] is entry else None
+
+    def at_once(self, evaluator: Evaluator, entry: Entry, facts: Facts) -> Measure:
+        """Return the usage of an object, also of an earlier revision."""
+        return self._held(entry) or evaluator.measure(entry.object(), facts)
+
+    async def of(self, evaluator: Evaluator, entry: Entry, facts: Facts) -> Measure:
+        """Do the same, for a large object in the thread; but not if it depends on others, which are read here."""
+        if len(entry.json) <= LARGE or not evaluator.keeps:
+            return self.at_once(evaluator, entry, facts)
+        held = self._held(entry)
+        if held is not None:
+            return held
+        turn = self._store.writes.large.turn(COMPONENT)
+        return await turn.read(entry, partial(evaluator.measure, facts=facts))
 
     async def renew(self, evaluator: Evaluator, namespace: str, facts: Facts) -> None:
-        """Measure new and changed objects of a namespace, and forget deleted ones. Checkpoints now and then."""
+        """Measure new and changed objects of a namespace, and forget deleted ones."""
         known: dict[str, tuple[Entry, Measure]] = {}
         if evaluator.constant is not None or not evaluator.keeps:
             return
-        held = self._known.get(namespace, {}).get(evaluator.resource, {})
-        for index, entry in enumerate(self._store.reads.entries(evaluator.resource, namespace)):
-            if index % MEASURED_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
-            cached = held.get(entry.key.name)
-            if cached is not None and cached[0] is entry:
-                known[entry.key.name] = cached
-            elif b'"deletionTimestamp":' not in entry.json:  # the usage of an object in deletion falls with time
-                known[entry.key.name] = entry, evaluator.measure(entry.object(), facts)
+        pauses = Pauses()
+        for entry in self._store.reads.entries(evaluator.resource, namespace):
+            await pauses.pause()
+            if b'"deletionTimestamp":' not in entry.json:  # the usage of an object in deletion falls with time
+                known[entry.key.name] = entry, await self.of(evaluator, entry, facts)
         self._known.setdefault(namespace, {})[evaluator.resource] = known
 
     def forget(self, namespace: str) -> None:

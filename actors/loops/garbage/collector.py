@@ -170,9 +170,6 @@ class Collection:
     async def _carry_out(self, writer: Writer, node: Node, decision: Decision) -> bool:
         """Act on a decision. Return False if that was one step, and the object needs another decision."""
         match decision.act:
-            case Act.AWAIT_DEPENDENTS:
-                for key in decision.to_process:
-                    self._queue.add(key)
             case Act.DELETE:
                 await writer.delete(decision.policy)
             case Act.DROP_REFERENCES:

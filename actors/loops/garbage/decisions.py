@@ -67,16 +67,16 @@ class Decision:
 
     ``references``: the references to drop.
     ``policy``: the propagation policy of DELETE.
-    ``to_process``: dependents to process in the meantime (AWAIT_DEPENDENTS).
     """
 
     act: Act
     references: tuple[Reference, ...] = ()
     policy: str = ""
-    to_process: tuple[Key, ...] = ()
 
 
 NOTHING = Decision(Act.NOTHING)
+AWAIT_DEPENDENTS = Decision(Act.AWAIT_DEPENDENTS)
+"""The graph has queued the dependents when the wait began, and each that was added later."""
 
 
 def find_owner(key: Key, reference: Reference, registry: Registry, peek: Peek) -> Entry | OwnerState:
@@ -127,11 +127,7 @@ def decide(node: Node, owner_states: Sequence[OwnerState], dependents: Collectio
 
 
 def _decide_waiting(node: Node, dependents: Collection[Node]) -> Decision:
-    blocking = [
-        dependent
-        for dependent in dependents
-        if any(reference.uid == node.uid and reference.blocks for reference in dependent.owners)
-    ]
-    if not blocking:
-        return Decision(Act.END_FOREGROUND)
-    return Decision(Act.AWAIT_DEPENDENTS, to_process=tuple(one.key for one in blocking if not one.waiting))
+    references = (reference for dependent in dependents for reference in dependent.owners)
+    if any(reference.blocks and reference.uid == node.uid for reference in references):
+        return AWAIT_DEPENDENTS
+    return Decision(Act.END_FOREGROUND)

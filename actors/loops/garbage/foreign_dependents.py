@@ -8,7 +8,7 @@ processed. The resources are those of discovery with the verbs delete, list and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import trio
@@ -16,6 +16,7 @@ import trio
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import OwnerState
 from kubechronicle.actors.loops.garbage.graph import Effects, Graph, Node, Reference, node_of_metadata
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.api_services import ForeignResource
 from kubechronicle.api.registry.registry import Registry
@@ -27,14 +28,14 @@ log = logging.getLogger(__name__)
 POLL: Final = 30.0
 """Seconds between two lists of one resource."""
 VERBS: Final = frozenset({"delete", "list", "watch"})
-APPLIED_AT_ONCE: Final = 200
-"""Objects put into the graph between two checkpoints."""
 
 
 class ForeignDependents:
     """Keeps the objects of other servers in ``graph``. ``queue_effects``: takes the work that follows."""
 
-    def __init__(self, foreign: ForeignObjects, graph: Graph, queue_effects: Callable[[Effects], None]) -> None:
+    def __init__(
+        self, foreign: ForeignObjects, graph: Graph, queue_effects: Callable[[Effects], Awaitable[None]]
+    ) -> None:
         self.foreign = foreign
         self._graph = graph
         self._queue_effects = queue_effects
@@ -109,17 +110,20 @@ class ForeignDependents:
         except StatusError as error:
             log.info("the garbage collector could not list %s: %s", name, error.message)
             return
-        before, now = self._known.get(name, {}), _uids(name, objects)
+        pauses = Pauses()
+        before, now = self._known.get(name, {}), dict[Key, str]()
+        for metadata in map(_metadata, objects):
+            now[_key(name, metadata)] = str(metadata.get("uid") or "")
+            await pauses.pause()
         self._known[name] = now
         for key, uid in before.items():
             if now.get(key) != uid:
-                self._queue_effects(self._graph.remove(key, uid))
-        for number, obj in enumerate(objects):
-            metadata = _metadata(obj)
+                await self._queue_effects(self._graph.remove(key, uid))
+            await pauses.pause()
+        for metadata in map(_metadata, objects):
             key = _key(name, metadata)
-            self._queue_effects(self._graph.put(key, now[key], node_of_metadata(key, now[key], metadata)))
-            if number % APPLIED_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
+            await self._queue_effects(self._graph.put(key, now[key], node_of_metadata(key, now[key], metadata)))
+            await pauses.pause()
 
 
 def _metadata(obj: ReadOnlyObject) -> Mapping[str, Any]:
@@ -137,7 +141,3 @@ def _group(name: str) -> str:
 
 def _key(name: str, metadata: Mapping[str, Any]) -> Key:
     return Key(name, str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-
-
-def _uids(name: str, objects: Sequence[ReadOnlyObject]) -> dict[Key, str]:
-    return {_key(name, metadata): str(metadata.get("uid") or "") for metadata in map(_metadata, objects)}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubechronicle.api.pipeline.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
-from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.entries import Ending, Entry
 from kubechronicle.eventlog.records import Key
 
 # Quotes inside a JSON string are escaped, so these texts are always member names. They may belong to a template; then
@@ -70,18 +70,23 @@ def node_of(entry: Entry) -> Node | None:
     json = entry.json
     if _OWNED not in json and _DELETED not in json:
         return None
-    return node_of_metadata(entry.key, entry.uid, entry.object()["metadata"])
+    return _node(entry.key, entry.uid, entry.ending())
 
 
 def node_of_metadata(key: Key, uid: str, metadata: Mapping[str, Any]) -> Node | None:
     """Return the node of an object with this metadata; None if it needs none."""
-    owners = tuple(map(reference_of, metadata.get("ownerReferences") or ()))
-    finalizers = metadata.get("finalizers") or ()
+    deleted, owners = metadata.get("deletionTimestamp"), metadata.get("ownerReferences") or ()
+    return _node(key, uid, Ending(deleted, tuple(metadata.get("finalizers") or ()), tuple(owners)))
+
+
+def _node(key: Key, uid: str, ending: Ending) -> Node | None:
+    owners = tuple(map(reference_of, ending.owners or ()))
+    finalizers = ending.finalizers or ()
     node = Node(
         key=key,
         uid=uid,
         owners=owners,
-        deleting="deletionTimestamp" in metadata,
+        deleting=ending.deleted is not None,
         foreground=FOREGROUND_FINALIZER in finalizers,
         orphan=ORPHAN_FINALIZER in finalizers,
     )
@@ -103,7 +108,7 @@ def reference_of(owner: Mapping[str, Any]) -> Reference:
 class Effects:
     """The work that follows from a change of the graph.
 
-    ``to_process``: objects to process.
+    ``to_process``: objects to process; perhaps very many, and some twice.
     ``check``: a node with new owners, to process unless all of them exist.
     ``foreign``: dependents, each with a reference to an owner in another namespace.
     """
@@ -154,16 +159,16 @@ class Graph:
             if not new_here or uid not in self._dependents:
                 return NOTHING
             return Effects(foreign=self._elsewhere(key, uid))
-        to_process: set[Key] = set()
+        to_process: list[Key] = []
         if old is not None and old.uid != uid:
-            to_process.update(self.remove(key, old.uid).to_process)
+            to_process += self.remove(key, old.uid).to_process
             old = None
         before = old.owners if old is not None else ()
         after = node.owners if node is not None else ()
         added = [reference for reference in after if reference not in before]
         self._link(key, before, after, node)
-        to_process.update(self._released(before, after))
-        to_process.update(self._begun(key, uid, old, node))
+        to_process += self._released(before, after)
+        to_process += self._begun(key, uid, old, node)
         foreign = self._elsewhere(key, uid) if new_here else []
         if node is None:
             self._nodes.pop(key, None)
@@ -176,12 +181,12 @@ class Graph:
         """Remove a deleted object. Its dependents must be processed, and the owners that waited for it."""
         self._places.pop(uid, None)
         self._waiting.discard(uid)
-        to_process = set(self._dependents.get(uid, ()))
+        to_process = [*self._dependents.get(uid, ())]
         node = self._nodes.get(key)
         if node is not None and node.uid == uid:
             del self._nodes[key]
             self._link(key, node.owners, (), None)
-            to_process.update(self._places[owner.uid] for owner in node.owners if owner.uid in self._waiting)
+            to_process += (self._places[owner.uid] for owner in node.owners if owner.uid in self._waiting)
         return Effects(to_process) if to_process else NOTHING
 
     def forget(self, resource: str) -> None:

@@ -29,6 +29,7 @@ from kubechronicle.actors.loops.garbage.graph import NOTHING, Effects, Graph, No
 from kubechronicle.actors.loops.garbage.writers import COMPONENT
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.store import Store
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -50,8 +51,6 @@ REGISTRY_INTERVAL = 5.0
 GATHERING = 0.02
 # Seconds before changes that could not be read are read again.
 RETRY_DELAY = 0.1
-# Objects put into the graph between two checkpoints.
-LOADED_AT_ONCE = 200
 # Reports of owners in other namespaces that wait to be written. Further ones are dropped, as client-go drops Events.
 MAX_REPORTS = 100
 
@@ -151,17 +150,17 @@ class GraphBuilder:
             log.warning("changes of %s were compacted before they were read, rebuilding the graph", rt.plural)
             self._history_lost.set()
             await trio.sleep_forever()
-        entries = self._store.reads.entries(rt.resource, "")
-        for start in range(0, len(entries), LOADED_AT_ONCE):
-            for entry in entries[start : start + LOADED_AT_ONCE]:
-                self._queue_effects(self.graph.put(entry.key, entry.uid, node_of(entry)))
-            await trio.lowlevel.checkpoint()
+        pauses = Pauses()
+        for entry in self._store.reads.entries(rt.resource, ""):
+            await self._queue_effects(self.graph.put(entry.key, entry.uid, node_of(entry)))
+            await pauses.pause()
         follower.loaded = True
         self._progress.unpark_all()
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
     async def _take_changes(self, events: Sequence[Event]) -> None:
+        found: list[Effects] = []
         for event in events:
             entry = event.entry
             if event.previous is None and self.graph.add_plain(entry):
@@ -171,15 +170,20 @@ class GraphBuilder:
             else:
                 effects = self.graph.put(entry.key, entry.uid, node_of(entry))
             if effects is not NOTHING:
-                self._queue_effects(effects)
+                found.append(effects)
+        # The graph has the whole batch now, so other tasks may run.
+        for effects in found:
+            await self._queue_effects(effects)
         self._progress.unpark_all()
         with trio.move_on_after(GATHERING):
             await self._worker_waits.wait()
         self._progress.unpark_all()
 
-    def _queue_effects(self, effects: Effects) -> None:
+    async def _queue_effects(self, effects: Effects) -> None:
+        pauses = Pauses()
         for key in effects.to_process:
             self._queue.add(key)
+            await pauses.pause()
         if effects.check is not None and not self._has_all_owners(effects.check):
             self._queue.add(effects.check.key)
         for node, reference in effects.foreign:

@@ -264,11 +264,11 @@ def test_decisions_by_finalizers(one: Node, owner_states: list[OwnerState], expe
         ([], Decision(Act.END_FOREGROUND)),
         ([node("d", ref("x"))], Decision(Act.END_FOREGROUND)),
         ([node("d", ref("y", blocks=True), ref("x"))], Decision(Act.END_FOREGROUND)),
-        ([node("d", ref("x", blocks=True))], Decision(Act.AWAIT_DEPENDENTS, to_process=(key("d"),))),
+        ([node("d", ref("x", blocks=True))], Decision(Act.AWAIT_DEPENDENTS)),
         ([waiting("d", ref("x", blocks=True))], Decision(Act.AWAIT_DEPENDENTS)),
         (
             [waiting("c", ref("x", blocks=True)), node("d", ref("x", blocks=True)), node("e", ref("x"))],
-            Decision(Act.AWAIT_DEPENDENTS, to_process=(key("d"),)),
+            Decision(Act.AWAIT_DEPENDENTS),
         ),
     ],
 )
