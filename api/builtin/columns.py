@@ -14,7 +14,6 @@ from kubechronicle.api.builtin import kinds
 from kubechronicle.api.builtin.admissionregistration import columns as admissionregistration
 from kubechronicle.api.builtin.apiregistration import columns as apiregistration
 from kubechronicle.api.builtin.autoscaling import columns as autoscaling
-from kubechronicle.api.builtin.batch import columns as batch
 from kubechronicle.api.builtin.certificates import columns as certificates
 from kubechronicle.api.builtin.common.printer import Printer
 from kubechronicle.api.builtin.coordination import columns as coordination
@@ -37,7 +36,6 @@ PRINTERS: Final[Mapping[str, Printer]] = {
     **admissionregistration.PRINTERS,
     **apiregistration.PRINTERS,
     **autoscaling.PRINTERS,
-    **batch.PRINTERS,
     **certificates.PRINTERS,
     **coordination.PRINTERS,
     **core.PRINTERS,

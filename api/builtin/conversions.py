@@ -12,7 +12,6 @@ from typing import Final
 from kubechronicle.api.builtin import kinds
 from kubechronicle.api.builtin.autoscaling import conversions as autoscaling
 from kubechronicle.api.builtin.autoscaling import conversions_beta as autoscaling_beta
-from kubechronicle.api.builtin.batch import conversions as batch
 from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.builtin.discovery import conversions as discovery
 from kubechronicle.api.builtin.events import conversions as events
@@ -23,7 +22,6 @@ CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
     **kinds.CONVERTERS,
     **autoscaling.CONVERTERS,
     **autoscaling_beta.CONVERTERS,
-    **batch.CONVERTERS,
     **discovery.CONVERTERS,
     **events.CONVERTERS,
     **policy.CONVERTERS,

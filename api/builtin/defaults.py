@@ -15,7 +15,6 @@ from kubechronicle.api.builtin.admissionregistration import defaults as admissio
 from kubechronicle.api.builtin.apiextensions import defaults as apiextensions
 from kubechronicle.api.builtin.apiregistration import defaults as apiregistration
 from kubechronicle.api.builtin.autoscaling import defaults as autoscaling
-from kubechronicle.api.builtin.batch import defaults as batch
 from kubechronicle.api.builtin.core import defaults as core
 from kubechronicle.api.builtin.discovery import defaults as discovery
 from kubechronicle.api.builtin.flowcontrol import defaults as flowcontrol
@@ -32,7 +31,6 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **admissionregistration.VALUES,
     **apiregistration.VALUES,
     **autoscaling.VALUES,
-    **batch.VALUES,
     **core.VALUES,
     **discovery.VALUES,
     **networking.VALUES,
@@ -51,7 +49,6 @@ FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     **apiextensions.FUNCTIONS,
     **apiregistration.FUNCTIONS,
     **autoscaling.FUNCTIONS,
-    **batch.FUNCTIONS,
     **core.FUNCTIONS,
     **flowcontrol.FUNCTIONS,
     **networking.FUNCTIONS,

@@ -23,7 +23,10 @@ from kubechronicle.api.values.objects import Object
 
 SHARED: Final[Mapping[str, str]] = {}
 """Kind's place by the rule -> the file that it shares with kinds of the same idea."""
-_MOVED: Final = ("apps",)
+_MOVED: Final = (
+    "apps",
+    "batch",
+)
 
 
 def places() -> Iterator[str]:

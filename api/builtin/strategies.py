@@ -18,7 +18,6 @@ from kubechronicle.api.builtin.apiregistration import strategy as apiregistratio
 from kubechronicle.api.builtin.authentication import strategy as authentication
 from kubechronicle.api.builtin.authorization import strategy as authorization
 from kubechronicle.api.builtin.autoscaling import strategy as autoscaling
-from kubechronicle.api.builtin.batch import strategy as batch
 from kubechronicle.api.builtin.certificates import strategy as certificates
 from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.coordination import strategy as coordination
@@ -49,7 +48,6 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **authentication.STRATEGIES,
     **authorization.STRATEGIES,
     **autoscaling.STRATEGIES,
-    **batch.STRATEGIES,
     **certificates.STRATEGIES,
     **coordination.STRATEGIES,
     **core.STRATEGIES,

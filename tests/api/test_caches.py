@@ -34,7 +34,7 @@ BY_TYPE = "by classes and types of the program"
 BY_NAME = "by names of the program's tables: for another name it raises, and keeps nothing"
 OF_NUMBERS = "texts of numbers, which tell of no object"
 ALLOWED = {
-    "api.builtin.batch.cronjob.validation._zones": NO_ARGUMENT,
+    "api.builtin.batch.cronjob._zones": NO_ARGUMENT,
     "api.builtin.common.go_shapes._members": BY_NAME,
     "api.cel.admission.environment": "by flags: which variables an expression has",
     "api.cel.devices.environment": NO_ARGUMENT,

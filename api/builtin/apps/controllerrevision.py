@@ -9,7 +9,7 @@ import orjson
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, field, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, field_column, name_of
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.strategy.strategy import Check, Strategy
@@ -58,7 +58,7 @@ KIND: Final = BuiltinKind(
         (
             NAME,
             Column("Controller", text="Controller of the object"),
-            field("Revision", "apps.v1.ControllerRevision.revision"),
+            field_column("Revision", "apps.v1.ControllerRevision.revision"),
             AGE,
         ),
         _cells,

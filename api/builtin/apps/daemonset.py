@@ -18,7 +18,7 @@ from kubechronicle.api.builtin.common.printer import (
     Printer,
     age_of,
     at,
-    field,
+    field_column,
     name_of,
     wide_field,
 )
@@ -224,12 +224,12 @@ KIND: Final = BuiltinKind(
     printer=Printer(
         (
             NAME,
-            field("Desired", "apps.v1.DaemonSetStatus.desiredNumberScheduled", "integer"),
-            field("Current", "apps.v1.DaemonSetStatus.currentNumberScheduled", "integer"),
-            field("Ready", "apps.v1.DaemonSetStatus.numberReady", "integer"),
-            field("Up-to-date", "apps.v1.DaemonSetStatus.updatedNumberScheduled", "integer"),
-            field("Available", "apps.v1.DaemonSetStatus.numberAvailable", "integer"),
-            field("Node Selector", "core.v1.PodSpec.nodeSelector"),
+            field_column("Desired", "apps.v1.DaemonSetStatus.desiredNumberScheduled", "integer"),
+            field_column("Current", "apps.v1.DaemonSetStatus.currentNumberScheduled", "integer"),
+            field_column("Ready", "apps.v1.DaemonSetStatus.numberReady", "integer"),
+            field_column("Up-to-date", "apps.v1.DaemonSetStatus.updatedNumberScheduled", "integer"),
+            field_column("Available", "apps.v1.DaemonSetStatus.numberAvailable", "integer"),
+            field_column("Node Selector", "core.v1.PodSpec.nodeSelector"),
             AGE,
             CONTAINERS,
             IMAGES,

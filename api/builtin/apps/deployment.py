@@ -18,7 +18,7 @@ from kubechronicle.api.builtin.common.printer import (
     Printer,
     age_of,
     at,
-    field,
+    field_column,
     name_of,
     wide_field,
 )
@@ -136,8 +136,8 @@ KIND: Final = BuiltinKind(
         (
             NAME,
             READY,
-            field("Up-to-date", "apps.v1.DeploymentStatus.updatedReplicas"),
-            field("Available", "apps.v1.DeploymentStatus.availableReplicas"),
+            field_column("Up-to-date", "apps.v1.DeploymentStatus.updatedReplicas"),
+            field_column("Available", "apps.v1.DeploymentStatus.availableReplicas"),
             AGE,
             CONTAINERS,
             IMAGES,

@@ -16,7 +16,7 @@ from kubechronicle.api.builtin.common.printer import (
     Printer,
     age_of,
     at,
-    field,
+    field_column,
     name_of,
     wide_field,
 )
@@ -69,9 +69,9 @@ KIND: Final = BuiltinKind(
     printer=Printer(
         (
             NAME,
-            field("Desired", "apps.v1.ReplicaSetSpec.replicas", "integer"),
-            field("Current", "apps.v1.ReplicaSetStatus.replicas", "integer"),
-            field("Ready", "apps.v1.ReplicaSetStatus.readyReplicas", "integer"),
+            field_column("Desired", "apps.v1.ReplicaSetSpec.replicas", "integer"),
+            field_column("Current", "apps.v1.ReplicaSetStatus.replicas", "integer"),
+            field_column("Ready", "apps.v1.ReplicaSetStatus.readyReplicas", "integer"),
             AGE,
             CONTAINERS,
             IMAGES,

@@ -1,1 +1,1 @@
-"""Jobs and CronJobs, a folder each."""
+"""Jobs and CronJobs."""

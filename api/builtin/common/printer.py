@@ -69,7 +69,7 @@ def field_description(field: str) -> str:
     return reading.release().declared(_META if kind == "ObjectMeta" else kind).description(name)
 
 
-def field(name: str, described_by: str, type: str = "string") -> Column:
+def field_column(name: str, described_by: str, type: str = "string") -> Column:
     """Return a column for a field."""
     return Column(name, type, field=described_by)
 
@@ -77,6 +77,9 @@ def field(name: str, described_by: str, type: str = "string") -> Column:
 def wide_field(name: str, described_by: str, type: str = "string") -> Column:
     """Return a column for a field that is shown only with ``-o wide``."""
     return Column(name, type, field=described_by, priority=1)
+
+
+field: Final = field_column
 
 
 def wide(name: str, text: str) -> Column:

@@ -8,9 +8,9 @@ import pytest
 from pipeline_writes import create
 from rejections import causes_of_change, rejection_causes
 
-from kubechronicle.api.builtin.batch.cronjob.validation import schedule_problem
+from kubechronicle.api.builtin.batch.cronjob import schedule_problem
 from kubechronicle.api.builtin.batch.job import validation
-from kubechronicle.api.builtin.batch.job.strategy import prepare_new_job
+from kubechronicle.api.builtin.batch.job.job import prepare_new_job
 from kubechronicle.api.meta import metadata
 
 CONTAINER = {"name": "c", "image": "i"}

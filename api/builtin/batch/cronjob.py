@@ -1,24 +1,60 @@
-"""Validation of CronJobs: schedule, time zone and job template."""
+"""CronJob: Jobs at the times of a schedule. The same in batch/v1 and batch/v1beta1.
+
+Source: Kubernetes' ``registry/batch/cronjob``, ``apis/batch`` and ``pkg/printers/internalversion``.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
 import zoneinfo
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from kubechronicle.api.builtin.batch.job.job import warnings_in_job_spec
 from kubechronicle.api.builtin.batch.job.validation import job_spec
+from kubechronicle.api.builtin.common.cell_text import Since, containers_text, selector_text, yes_no
 from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import (
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    NAME,
+    Printer,
+    age_of,
+    at,
+    field_column,
+    name_of,
+    wide_field,
+)
+from kubechronicle.api.builtin.common.status_strategies import STATUS
+from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
+from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
+from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.strategy.strategy import Check, Strategy
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
+
+_SPEC: Final[Mapping[str, Any]] = {
+    "concurrencyPolicy": "Allow",
+    "suspend": False,
+    "successfulJobsHistoryLimit": 3,
+    "failedJobsHistoryLimit": 1,
+}
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
 
 CRON_NAME_MAX: Final = 52
 """Longest name of a CronJob, in characters: its Jobs' names add eleven and must fit into a label (63)."""
 
 
-def cron_job(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
+def validate_cron_job(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the name, schedule, policies and job template of a CronJob."""
     spec = obj["spec"]
     causes = _cron_spec(spec, None, options)
@@ -29,7 +65,7 @@ def cron_job(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     return causes
 
 
-def cron_job_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
+def validate_cron_job_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a changed CronJob; its name, accepted before, is not checked again."""
     return _cron_spec(new["spec"], old["spec"], options)
 
@@ -148,3 +184,79 @@ def _range_problem(part: str, low: int, high: int, words: list[str]) -> str:
     if slash and int(step) == 0:
         return f"step of range should be a positive number: {part}"
     return ""
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+_ZONE_IN_SCHEDULE: Final = (
+    "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "
+    "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+)
+
+
+def cron_job_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about the name, the job template, and a time zone within a schedule, which only older versions
+    accepted."""
+    warnings = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
+    if not same_generation(new, old):
+        jobs = (new["spec"].get("jobTemplate") or {}).get("spec") or {}
+        warnings += warnings_in_job_spec(jobs, "spec.jobTemplate.spec")
+    if old is not None and "TZ" in new["spec"].get("schedule", ""):
+        warnings.append(_ZONE_IN_SCHEDULE)
+    return warnings
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+
+def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    spec = obj.get("spec") or {}
+    last = at(obj, "status", "lastScheduleTime")
+    job = at(spec, "jobTemplate", "spec", default={})
+    return [
+        name_of(obj),
+        spec.get("schedule") or "",
+        spec.get("timeZone") or "<none>",
+        yes_no(spec.get("suspend")),
+        len(at(obj, "status", "active", default=())),
+        since(last) if last else "<none>",
+        age_of(obj, since),
+        *containers_text(at(job, "template", "spec", "containers")),
+        selector_text(job.get("selector")),
+    ]
+
+
+# -- the kind ---------------------------------------------------------------------------------------------------------
+
+KIND: Final = BuiltinKind(
+    resource="cronjobs.batch",
+    strategy=Strategy(
+        pod_spec="spec.jobTemplate.spec.template.spec",
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
+        generation=True,
+        validate=validate_cron_job,
+        validate_update=validate_cron_job_update,
+        warnings=cron_job_warnings,
+        subresources=STATUS,
+    ),
+    default_values={
+        "batch.v1.CronJobSpec": _SPEC,
+        "batch.v1beta1.CronJobSpec": _SPEC,
+    },
+    printer=Printer(
+        (
+            NAME,
+            field_column("Schedule", "batch.v1.CronJobSpec.schedule"),
+            field_column("Timezone", "batch.v1.CronJobSpec.timeZone"),
+            field_column("Suspend", "batch.v1.CronJobSpec.suspend", "boolean"),
+            field_column("Active", "batch.v1.CronJobStatus.active", "integer"),
+            field_column("Last Schedule", "batch.v1.CronJobStatus.lastScheduleTime"),
+            AGE,
+            CONTAINERS,
+            IMAGES,
+            wide_field("Selector", "batch.v1.JobSpec.selector"),
+        ),
+        _cells,
+    ),
+    converters=same_fields("CronJob", "batch"),
+)
