@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import parse_ip
-from kubechronicle.api.builtin.core.service.strategy import needs_address
+from kubechronicle.api.builtin.core.service.service import needs_address
 from kubechronicle.api.builtin.core.service.validation import cluster_ips
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value

@@ -17,9 +17,7 @@ from kubechronicle.api.builtin.autoscaling import columns as autoscaling
 from kubechronicle.api.builtin.certificates import columns as certificates
 from kubechronicle.api.builtin.common.printer import Printer
 from kubechronicle.api.builtin.coordination import columns as coordination
-from kubechronicle.api.builtin.core import columns as core
 from kubechronicle.api.builtin.discovery import columns as discovery
-from kubechronicle.api.builtin.events import columns as events
 from kubechronicle.api.builtin.flowcontrol import columns as flowcontrol
 from kubechronicle.api.builtin.history import columns as history
 from kubechronicle.api.builtin.networking import columns as networking
@@ -38,9 +36,7 @@ PRINTERS: Final[Mapping[str, Printer]] = {
     **autoscaling.PRINTERS,
     **certificates.PRINTERS,
     **coordination.PRINTERS,
-    **core.PRINTERS,
     **discovery.PRINTERS,
-    **events.PRINTERS,
     **flowcontrol.PRINTERS,
     **history.PRINTERS,
     **networking.PRINTERS,

@@ -15,7 +15,6 @@ from kubechronicle.api.builtin.admissionregistration import defaults as admissio
 from kubechronicle.api.builtin.apiextensions import defaults as apiextensions
 from kubechronicle.api.builtin.apiregistration import defaults as apiregistration
 from kubechronicle.api.builtin.autoscaling import defaults as autoscaling
-from kubechronicle.api.builtin.core import defaults as core
 from kubechronicle.api.builtin.discovery import defaults as discovery
 from kubechronicle.api.builtin.flowcontrol import defaults as flowcontrol
 from kubechronicle.api.builtin.networking import defaults as networking
@@ -31,7 +30,6 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **admissionregistration.VALUES,
     **apiregistration.VALUES,
     **autoscaling.VALUES,
-    **core.VALUES,
     **discovery.VALUES,
     **networking.VALUES,
     **rbac.VALUES,
@@ -41,7 +39,7 @@ VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Definition -> field -> constant default."""
 
-RESOURCE_LISTS: Final = {**core.RESOURCE_LISTS, **kinds.RESOURCE_LISTS}
+RESOURCE_LISTS: Final = kinds.RESOURCE_LISTS
 """Definition -> fields with amounts that are rounded up to a thousandth, after the function of the definition."""
 
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
@@ -49,7 +47,6 @@ FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     **apiextensions.FUNCTIONS,
     **apiregistration.FUNCTIONS,
     **autoscaling.FUNCTIONS,
-    **core.FUNCTIONS,
     **flowcontrol.FUNCTIONS,
     **networking.FUNCTIONS,
     **policy.FUNCTIONS,

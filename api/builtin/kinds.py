@@ -21,11 +21,15 @@ from kubechronicle.api.registry.resources import GROUPS, OWN_GROUPS, STORED_AS
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object
 
-SHARED: Final[Mapping[str, str]] = {}
+SHARED: Final[Mapping[str, str]] = {
+    "core.binding": "core.pod",
+}
 """Kind's place by the rule -> the file that it shares with kinds of the same idea."""
 _MOVED: Final = (
     "apps",
     "batch",
+    "core",
+    "events",
 )
 
 

@@ -21,10 +21,8 @@ from kubechronicle.api.builtin.autoscaling import strategy as autoscaling
 from kubechronicle.api.builtin.certificates import strategy as certificates
 from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.coordination import strategy as coordination
-from kubechronicle.api.builtin.core import strategy as core
 from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
 from kubechronicle.api.builtin.discovery import strategy as discovery
-from kubechronicle.api.builtin.events import strategy as events
 from kubechronicle.api.builtin.flowcontrol import strategy as flowcontrol
 from kubechronicle.api.builtin.history import strategy as history
 from kubechronicle.api.builtin.networking import strategy as networking
@@ -50,9 +48,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     **autoscaling.STRATEGIES,
     **certificates.STRATEGIES,
     **coordination.STRATEGIES,
-    **core.STRATEGIES,
     **discovery.STRATEGIES,
-    **events.STRATEGIES,
     **flowcontrol.STRATEGIES,
     **history.STRATEGIES,
     **networking.STRATEGIES,

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from kubechronicle.api.builtin.common.resource_amounts import HUGE_PAGES, is_extended
-from kubechronicle.api.builtin.core.pod.qos import qos_class
+from kubechronicle.api.builtin.core.pod.defaults import qos_class
 from kubechronicle.api.quota import amounts
 from kubechronicle.api.quota.amounts import ONE, Usage
 from kubechronicle.api.quota.scopes import Traits

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State
 from kubechronicle.api.builtin.common.resource_amounts import is_extended
-from kubechronicle.api.builtin.core.pod.qos import qos_class
+from kubechronicle.api.builtin.core.pod.defaults import qos_class
 from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.errors import status

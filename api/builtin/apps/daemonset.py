@@ -23,16 +23,16 @@ from kubechronicle.api.builtin.common.printer import (
     wide_field,
 )
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
-from kubechronicle.api.builtin.core.podtemplate.columns import template_containers
-from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
-from kubechronicle.api.builtin.core.podtemplate.warnings import warnings_in_template
-from kubechronicle.api.builtin.core.podtemplate.workloads import (
+from kubechronicle.api.builtin.core.podtemplate import (
     collisions,
     long_running,
     not_empty,
+    pod_template,
     selector_update,
     shown_rolling_update,
+    template_containers,
     template_labels,
+    warnings_in_template,
 )
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value, not_supported, required
 from kubechronicle.api.schema.check import ConversionFailed

@@ -23,15 +23,16 @@ from kubechronicle.api.builtin.common.printer import (
     wide_field,
 )
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
-from kubechronicle.api.builtin.core.podtemplate.columns import READY, template_containers
-from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
-from kubechronicle.api.builtin.core.podtemplate.workloads import (
+from kubechronicle.api.builtin.core.podtemplate import (
+    READY,
     collisions,
     fill_replicas,
+    named_template_warnings,
     parts_of_replicas,
     selector_and_template,
     selector_update,
     shown_rolling_update,
+    template_containers,
 )
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update

@@ -21,13 +21,13 @@ from kubechronicle.api.builtin.common.printer import (
     wide_field,
 )
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
-from kubechronicle.api.builtin.core.podtemplate.columns import template_containers
-from kubechronicle.api.builtin.core.podtemplate.warnings import named_template_warnings
-from kubechronicle.api.builtin.core.podtemplate.workloads import (
+from kubechronicle.api.builtin.core.podtemplate import (
     fill_replicas,
+    named_template_warnings,
     replica_set_status,
     selector_and_template,
     selector_update,
+    template_containers,
 )
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update

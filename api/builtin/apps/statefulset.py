@@ -12,18 +12,19 @@ from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, CONTAINERS, IMAGES, NAME, Printer, age_of, at, name_of
-from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import claim_spec
-from kubechronicle.api.builtin.core.persistentvolumeclaim.warnings import storage_warnings
+from kubechronicle.api.builtin.core.persistentvolumeclaim import claim_spec, storage_warnings
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation import specific_annotations
-from kubechronicle.api.builtin.core.podtemplate.columns import READY, template_containers
-from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
-from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation, warnings_in_template
-from kubechronicle.api.builtin.core.podtemplate.workloads import (
+from kubechronicle.api.builtin.core.podtemplate import (
+    READY,
     collisions,
     fill_replicas,
     long_running,
+    pod_template,
+    same_generation,
+    template_containers,
     template_labels,
+    warnings_in_template,
     workload_selector,
 )
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported

@@ -33,7 +33,7 @@ from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
-from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation
+from kubechronicle.api.builtin.core.podtemplate import same_generation
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject

@@ -1,1 +1,1 @@
-"""Kinds of the core group: a folder for each kind with many rules, the others in the files beside the folders."""
+"""Kinds of the core group: a file each, and a folder for Pod and Service."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, selector_text
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field, name_of
-from kubechronicle.api.builtin.core.service.columns import ingress_points
+from kubechronicle.api.builtin.core.service.service import ingress_points
 from kubechronicle.api.values.objects import ReadOnlyObject
 
 LIST_SHOWN: Final = 3

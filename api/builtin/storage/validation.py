@@ -21,8 +21,8 @@ from kubechronicle.api.builtin.common.checks import (
 )
 from kubechronicle.api.builtin.common.go_shapes import record, selector, shape
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name, one_source
-from kubechronicle.api.builtin.core.persistentvolume.validation_sources import MAY_STAND_BESIDE, PERSISTENT_SOURCES
-from kubechronicle.api.builtin.core.persistentvolumeclaim.validation import access_modes
+from kubechronicle.api.builtin.core.persistentvolume import MAY_STAND_BESIDE, PERSISTENT_SOURCES
+from kubechronicle.api.builtin.core.persistentvolumeclaim import access_modes
 from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,

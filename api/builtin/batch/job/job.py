@@ -25,8 +25,7 @@ from kubechronicle.api.builtin.common.printer import (
     wide_field,
 )
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
-from kubechronicle.api.builtin.core.podtemplate.columns import template_containers
-from kubechronicle.api.builtin.core.podtemplate.warnings import same_generation, warnings_in_template
+from kubechronicle.api.builtin.core.podtemplate import same_generation, template_containers, warnings_in_template
 from kubechronicle.api.strategy.strategy import ORPHAN, Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 

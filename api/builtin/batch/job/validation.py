@@ -9,9 +9,9 @@ from kubechronicle.api.builtin.batch.job.validation_policies import failure_poli
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import record, selector
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
-from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
-from kubechronicle.api.builtin.core.podtemplate.workloads import (
+from kubechronicle.api.builtin.core.podtemplate import (
     immutable_selector,
+    pod_template,
     selector_matches,
     template_labels,
 )

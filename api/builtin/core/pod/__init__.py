@@ -1,1 +1,1 @@
-"""Rules of Pod."""
+"""Rules of Pod, a file for each of its large parts."""

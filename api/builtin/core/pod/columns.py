@@ -190,7 +190,3 @@ POD: Final = Printer(
     pod_cells,
     conditions=pod_conditions,
 )
-
-PRINTERS: Final[Mapping[str, Printer]] = {
-    "pods": POD,
-}

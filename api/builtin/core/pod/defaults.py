@@ -1,49 +1,60 @@
-"""Defaults of pods and their parts.
+"""Defaults of pods and their parts that depend on other fields, and the quality of service class.
 
-A constant value fills a field that is absent or an empty string. Functions change their object in place. They run after
-the object's constant values and before all nested objects. Source: Kubernetes' ``apis/core/v1/defaults``.
+Source: Kubernetes' ``apis/core/v1/defaults.go`` and ``ComputePodQOS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from kubechronicle.api.values import images, quantity
 from kubechronicle.api.values.objects import Object
 
-FILE_MODE: Final = 0o644
+# -- qos --------------------------------------------------------------------------------------------------------------
 
-VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "core.v1.PodSpec": {
-        "dnsPolicy": "ClusterFirst",
-        "restartPolicy": "Always",
-        "securityContext": {},
-        "terminationGracePeriodSeconds": 30,
-        "schedulerName": "default-scheduler",
-    },
-    "core.v1.ContainerPort": {"protocol": "TCP"},
-    "core.v1.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
-    "core.v1.GRPCAction": {"service": ""},
-    "core.v1.ObjectFieldSelector": {"apiVersion": "v1"},
-    "core.v1.FileKeySelector": {"optional": False},
-    "core.v1.SecretVolumeSource": {"defaultMode": FILE_MODE},
-    "core.v1.ConfigMapVolumeSource": {"defaultMode": FILE_MODE},
-    "core.v1.DownwardAPIVolumeSource": {"defaultMode": FILE_MODE},
-    "core.v1.ProjectedVolumeSource": {"defaultMode": FILE_MODE},
-    "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
-    "core.v1.HostPathVolumeSource": {"type": ""},
-    "core.v1.ISCSIVolumeSource": {"iscsiInterface": "default"},
-    "core.v1.RBDVolumeSource": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "core.v1.AzureDiskVolumeSource": {
-        "cachingMode": "ReadWrite",
-        "kind": "Shared",
-        "fsType": "ext4",
-        "readOnly": False,
-    },
-    "core.v1.ScaleIOVolumeSource": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-}
+_QOS_RESOURCES: Final = ("cpu", "memory")
+
+
+def qos_class(spec: Object) -> str:
+    """Return Guaranteed, Burstable or BestEffort."""
+    pod_level = spec.get("resources")
+    if pod_level:
+        sources = [pod_level]
+    else:
+        holders = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+        sources = [holder.get("resources") or {} for holder in holders]
+    requests: dict[str, Decimal] = {}
+    limits: dict[str, Decimal] = {}
+    guaranteed = True
+    for resources in sources:
+        _add_positive(requests, resources.get("requests"))
+        found = _add_positive(limits, resources.get("limits"))
+        guaranteed = guaranteed and found == set(_QOS_RESOURCES)
+    if not requests and not limits:
+        return "BestEffort"
+    if (
+        guaranteed
+        and len(requests) == len(limits)
+        and all(limits.get(name) == value for name, value in requests.items())
+    ):
+        return "Guaranteed"
+    return "Burstable"
+
+
+def _add_positive(total: dict[str, Decimal], amounts: Object | None) -> set[str]:
+    found = set()
+    for name, amount in (amounts or {}).items():
+        value = quantity.value_of(amount)
+        if name in _QOS_RESOURCES and value > 0:
+            found.add(name)
+            total[name] = total.get(name, Decimal(0)) + value
+    return found
+
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
+
+FILE_MODE: Final = 0o644
 
 
 def pull_policy(image: str) -> str:
@@ -51,7 +62,7 @@ def pull_policy(image: str) -> str:
     return "Always" if images.tag_of(image) == images.DEFAULT_TAG else "IfNotPresent"
 
 
-def container(obj: Object) -> None:
+def default_container(obj: Object) -> None:
     """Set the pull policy and the termination message of a container of any kind."""
     if not obj.get("imagePullPolicy"):
         obj["imagePullPolicy"] = pull_policy(obj.get("image", ""))
@@ -61,7 +72,7 @@ def container(obj: Object) -> None:
         obj["terminationMessagePolicy"] = "File"
 
 
-def pod_spec(obj: Object) -> None:
+def default_pod_spec(obj: Object) -> None:
     """Copy the service account's name to its deprecated field, or the other way."""
     name = obj.get("serviceAccountName") or obj.get("serviceAccount")
     if name:
@@ -71,14 +82,14 @@ def pod_spec(obj: Object) -> None:
 _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
-def probe(obj: Object) -> None:
+def default_probe(obj: Object) -> None:
     """Replace zero values of a probe by the defaults."""
     for name, value in _PROBE.items():
         if not obj.get(name):
             obj[name] = value
 
 
-def volume(obj: Object) -> None:
+def default_volume(obj: Object) -> None:
     """Make a volume without a source an empty directory, and set the pull policy of an image."""
     if not obj.keys() - {"name"}:
         obj["emptyDir"] = {}
@@ -93,7 +104,7 @@ INIT_ANNOTATIONS: Final = tuple(
 """Annotations that kubelets before 1.8 read instead of spec.initContainers. Kubernetes drops them."""
 
 
-def template(obj: Object) -> None:
+def default_template(obj: Object) -> None:
     """Drop the annotations of init containers."""
     metadata = obj.get("metadata") or {}
     annotations = metadata.get("annotations")
@@ -105,12 +116,12 @@ def template(obj: Object) -> None:
         del metadata["annotations"]
 
 
-def pod(obj: Object) -> None:
+def default_pod(obj: Object) -> None:
     """Set requests, host ports and service links: defaults of pods that templates do not get.
 
     A negative grace period becomes one second, in pods alone.
     """
-    template(obj)
+    default_template(obj)
     spec = obj["spec"]
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
@@ -205,22 +216,10 @@ def _raise(total: _Amounts, amounts: _Amounts) -> None:
             total[name] = amount
 
 
-def pod_status(obj: Object) -> None:
+def default_pod_status(obj: Object) -> None:
     """Copy podIP to podIPs or the other way: podIP, the only one that old kubelets know, is the first of podIPs."""
     alone, several = obj.get("podIP"), obj.get("podIPs")
     if alone and (not several or several[0].get("ip") != alone):
         obj["podIPs"] = [{"ip": alone}]
     elif several and not alone and several[0].get("ip"):
         obj["podIP"] = several[0]["ip"]
-
-
-FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
-    "core.v1.Container": container,
-    "core.v1.EphemeralContainer": container,
-    "core.v1.PodSpec": pod_spec,
-    "core.v1.Probe": probe,
-    "core.v1.Volume": volume,
-    "core.v1.PodTemplateSpec": template,
-    "core.v1.Pod": pod,
-    "core.v1.PodStatus": pod_status,
-}

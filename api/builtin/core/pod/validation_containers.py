@@ -10,8 +10,13 @@ from typing import Final
 from kubechronicle.api.builtin.common.checks import PROTOCOLS, descending_path, dns_label, one_of, port_number, wrong
 from kubechronicle.api.builtin.common.resource_amounts import requirements
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
-from kubechronicle.api.builtin.core.pod.validation_environment import environment, environment_from
-from kubechronicle.api.builtin.core.pod.validation_probes import PROBES, lifecycle, probe
+from kubechronicle.api.builtin.core.pod.validation_container_parts import (
+    PROBES,
+    environment,
+    environment_from,
+    lifecycle,
+    probe,
+)
 from kubechronicle.api.builtin.core.pod.validation_security import container_context
 from kubechronicle.api.errors.field_errors import (
     Cause,

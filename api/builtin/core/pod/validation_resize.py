@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import MIRROR
+from kubechronicle.api.builtin.core.pod.defaults import qos_class
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
-from kubechronicle.api.builtin.core.pod.qos import qos_class
 from kubechronicle.api.builtin.core.pod.validation import metadata_and_spec
 from kubechronicle.api.builtin.core.pod.validation_subresources import NO_FIELD
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value

@@ -11,7 +11,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.network_values import ip_warnings
 from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
-from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, SECCOMP, SECCOMP_POD, app_armor_field
+from kubechronicle.api.builtin.core.pod.validation import APP_ARMOR, SECCOMP, SECCOMP_POD, app_armor_field
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.builtin.core.pod.warnings_volumes import volume_warnings
 from kubechronicle.api.errors.field_errors import go_quote

@@ -1,14 +1,28 @@
-"""Strategy of Pod and its subresources. | Source: ``registry/core/pod/strategy.go``."""
+"""Pod: its strategy and its tables of defaults. The files beside this one have the rules of its parts.
+
+Source: Kubernetes' ``registry/core/pod/strategy.go`` and ``apis/core/v1/defaults.go``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kubechronicle.api.builtin.core.pod import validation, validation_resize, validation_subresources, warnings
-from kubechronicle.api.builtin.core.pod.qos import qos_class
-from kubechronicle.api.builtin.core.pod.validation_profiles import APP_ARMOR, app_armor_field
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.core.pod import validation_resize, validation_subresources, warnings
+from kubechronicle.api.builtin.core.pod.columns import POD
+from kubechronicle.api.builtin.core.pod.defaults import (
+    FILE_MODE,
+    default_container,
+    default_pod,
+    default_pod_spec,
+    default_pod_status,
+    default_probe,
+    default_template,
+    default_volume,
+    qos_class,
+)
+from kubechronicle.api.builtin.core.pod.validation import APP_ARMOR, app_armor_field, pod, pod_update
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.strategy.strategy import (
@@ -151,39 +165,91 @@ def restrict_to_resources(new: Object, old: Object) -> None:
     _restrict_to_spec_fields(new, old, "resources", *containers)
 
 
-STRATEGIES: Final[Mapping[str, Strategy]] = {
-    "pods": Strategy(
-        pod_spec="spec",
-        without_gates={
-            name: {"prepare_create": prepare_new_pod_with_whole_selectors}
-            for name in ("MatchLabelKeysInPodTopologySpread", "MatchLabelKeysInPodTopologySpreadSelectorMerge")
-        },
-        status_on_create=True,
-        update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
-        generation=True,
-        graceful=True,
-        returns_deleted=True,
-        prepare_create=prepare_new_pod,
-        validate=validation.pod,
-        validate_update=validation.pod_update,
-        canonicalize=set_app_armor_fields,
-        warnings=warnings.pod_warnings,
-        subresources=MappingProxyType(
-            {
-                "status": status_update(
-                    "spec",
-                    metadata=("ownerReferences", "deletionTimestamp"),
-                    prepare=prepare_pod_status,
-                    validate_update=validation_subresources.pod_status,
-                    warnings=warnings.pod_status_warnings,
-                    reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
-                ),
-                "ephemeralcontainers": SubresourceStrategy(
-                    prepare=restrict_to_ephemeral_containers,
-                    validate_update=validation_subresources.ephemeral_containers_update,
-                ),
-                "resize": SubresourceStrategy(prepare=restrict_to_resources, validate_update=validation_resize.resize),
-            }
+KINDS: Final = (
+    BuiltinKind(
+        resource="pods",
+        strategy=Strategy(
+            pod_spec="spec",
+            without_gates={
+                name: {"prepare_create": prepare_new_pod_with_whole_selectors}
+                for name in ("MatchLabelKeysInPodTopologySpread", "MatchLabelKeysInPodTopologySpreadSelectorMerge")
+            },
+            status_on_create=True,
+            update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
+            generation=True,
+            graceful=True,
+            returns_deleted=True,
+            prepare_create=prepare_new_pod,
+            validate=pod,
+            validate_update=pod_update,
+            canonicalize=set_app_armor_fields,
+            warnings=warnings.pod_warnings,
+            subresources=MappingProxyType(
+                {
+                    "status": status_update(
+                        "spec",
+                        metadata=("ownerReferences", "deletionTimestamp"),
+                        prepare=prepare_pod_status,
+                        validate_update=validation_subresources.pod_status,
+                        warnings=warnings.pod_status_warnings,
+                        reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+                    ),
+                    "ephemeralcontainers": SubresourceStrategy(
+                        prepare=restrict_to_ephemeral_containers,
+                        validate_update=validation_subresources.ephemeral_containers_update,
+                    ),
+                    "resize": SubresourceStrategy(
+                        prepare=restrict_to_resources, validate_update=validation_resize.resize
+                    ),
+                }
+            ),
         ),
+        default_values={
+            "core.v1.PodSpec": {
+                "dnsPolicy": "ClusterFirst",
+                "restartPolicy": "Always",
+                "securityContext": {},
+                "terminationGracePeriodSeconds": 30,
+                "schedulerName": "default-scheduler",
+            },
+            "core.v1.ContainerPort": {"protocol": "TCP"},
+            "core.v1.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
+            "core.v1.GRPCAction": {"service": ""},
+            "core.v1.ObjectFieldSelector": {"apiVersion": "v1"},
+            "core.v1.FileKeySelector": {"optional": False},
+            "core.v1.SecretVolumeSource": {"defaultMode": FILE_MODE},
+            "core.v1.ConfigMapVolumeSource": {"defaultMode": FILE_MODE},
+            "core.v1.DownwardAPIVolumeSource": {"defaultMode": FILE_MODE},
+            "core.v1.ProjectedVolumeSource": {"defaultMode": FILE_MODE},
+            "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
+            "core.v1.HostPathVolumeSource": {"type": ""},
+            "core.v1.ISCSIVolumeSource": {"iscsiInterface": "default"},
+            "core.v1.RBDVolumeSource": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+            "core.v1.AzureDiskVolumeSource": {
+                "cachingMode": "ReadWrite",
+                "kind": "Shared",
+                "fsType": "ext4",
+                "readOnly": False,
+            },
+            "core.v1.ScaleIOVolumeSource": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+        },
+        default_functions={
+            "core.v1.Container": default_container,
+            "core.v1.EphemeralContainer": default_container,
+            "core.v1.PodSpec": default_pod_spec,
+            "core.v1.Probe": default_probe,
+            "core.v1.Volume": default_volume,
+            "core.v1.PodTemplateSpec": default_template,
+            "core.v1.Pod": default_pod,
+            "core.v1.PodStatus": default_pod_status,
+        },
+        resource_lists={
+            "core.v1.ContainerStatus": ("allocatedResources",),
+            "core.v1.PodSpec": ("overhead",),
+            "core.v1.PodStatus": ("allocatedResources",),
+            "core.v1.ResourceRequirements": ("limits", "requests"),
+        },
+        printer=POD,
     ),
-}
+    BuiltinKind(resource="bindings"),
+)

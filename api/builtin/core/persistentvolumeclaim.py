@@ -1,9 +1,15 @@
-"""Validation of PersistentVolumeClaims, and of claim templates in pods."""
+"""PersistentVolumeClaim: a demand for storage.
+
+Source: Kubernetes' ``registry/core/persistentvolumeclaim``, ``apis/core`` and ``pkg/printers/internalversion``.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Any, Final
 
+from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import (
     dns_label,
     dns_subdomain,
@@ -14,13 +20,77 @@ from kubechronicle.api.builtin.common.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.common.go_shapes import difference, record
-from kubechronicle.api.builtin.common.resource_amounts import amount, basic_amount, is_native, positive
-from kubechronicle.api.builtin.core.persistentvolumeclaim.data_sources import copy_between_fields
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import (
+    AGE,
+    NAME,
+    Column,
+    Printer,
+    age_of,
+    at,
+    field_column,
+    name_of,
+    wide_field,
+)
+from kubechronicle.api.builtin.common.resource_amounts import (
+    amount,
+    basic_amount,
+    fractional_warnings,
+    is_native,
+    positive,
+)
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.template_metadata import validate_template_metadata
-from kubechronicle.api.strategy.strategy import keep
+from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
 from kubechronicle.api.values import names, quantity
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- data sources -----------------------------------------------------------------------------------------------------
+
+_IN_OLD_FIELD: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+_SHARED: Final = ("apiGroup", "kind", "name")
+
+
+def drop_unusable(spec: Object, held: Object) -> None:
+    """Drop a source that the older field alone can't have. A claim whose old spec (``held``) has one keeps its own."""
+    source = spec.get("dataSource")
+    if source is None or spec.get("dataSourceRef") is not None or held.get("dataSource") is not None:
+        return
+    if (source.get("apiGroup") or "", source.get("kind")) not in _IN_OLD_FIELD:
+        del spec["dataSource"]
+
+
+def copy_between_fields(spec: Object) -> None:
+    """Copy the source from the field that has it to the one that lacks it."""
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = _shared(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = _shared(reference)
+
+
+def _shared(reference: Object) -> Object:
+    return {name: reference[name] for name in _SHARED if name in reference}
+
+
+# -- preparation ------------------------------------------------------------------------------------------------------
+
+
+def prepare_new_claim(new: Object) -> None:
+    """Reset the status, and write the data source into both of its fields. The phase is Pending by default. Kubernetes
+    stores it with the first update only: until then, each read sets it."""
+    new["status"] = {}
+    drop_unusable(new["spec"], {})
+    copy_between_fields(new["spec"])
+
+
+def prepare_claim_update(new: Object, old: Object) -> None:
+    """Write the data source into both of its fields: older clients know one only."""
+    drop_unusable(new["spec"], old["spec"])
+    copy_between_fields(new["spec"])
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
 
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES: Final = ("Block", "Filesystem")
@@ -94,12 +164,12 @@ def claim_template(template: Object, field: str) -> list[Cause]:
     return causes + claim_spec(template.get("spec") or {}, f"{field}.spec")
 
 
-def claim(obj: Object) -> list[Cause]:
+def validate_claim(obj: Object) -> list[Cause]:
     """Check a PersistentVolumeClaim."""
     return claim_spec(obj["spec"], "spec")
 
 
-def claim_update(new: Object, old: Object) -> list[Cause]:
+def validate_claim_update(new: Object, old: Object) -> list[Cause]:
     """Check a changed claim: volume and class are set once, the size of a bound claim can grow, all else is
     immutable."""
     spec, held = new["spec"], dict(old["spec"])
@@ -178,7 +248,7 @@ def _resource_key(name: str, field: str) -> list[Cause]:
     return [not_supported(field, name, ("storage",))] if is_native(name) and name != "storage" else []
 
 
-def claim_status(new: Object, old: Object) -> list[Cause]:
+def validate_claim_status(new: Object, old: Object) -> list[Cause]:
     """Check the capacity, and the resource names and amounts of a resize."""
     status = new.get("status") or {}
     causes: list[Cause] = []
@@ -194,3 +264,111 @@ def claim_status(new: Object, old: Object) -> list[Cause]:
         found = _resource_key(name, field)
         causes += found or basic_amount(given, f"{field}[{name}]") or amount("storage", given, f"{field}[{name}]")
     return causes
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+
+def storage_warnings(spec: Object, field: str) -> list[str]:
+    """Return warnings about amounts of storage that are not whole."""
+    resources = spec.get("resources") or {}
+    warnings = fractional_warnings(resources.get("requests"), f"{field}.resources.requests", "storage")
+    return warnings + fractional_warnings(resources.get("limits"), f"{field}.resources.limits", "storage")
+
+
+OLD_CLASS: Final = (
+    f'metadata.annotations[{BETA_STORAGE_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
+)
+
+
+def claim_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about the class annotation and about fractional amounts."""
+    warnings = [OLD_CLASS] if BETA_STORAGE_CLASS in (new["metadata"].get("annotations") or ()) else []
+    return warnings + storage_warnings(new.get("spec") or {}, "spec")
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+_ACCESS_MODES: Final = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+
+
+def short_access_modes(modes: Iterable[str] | None) -> str:
+    """Return access modes by their short names, each once."""
+    given = set(modes or ())
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in given)
+
+
+def class_name(obj: ReadOnlyObject) -> str:
+    """Return the storage class of a volume or claim, from its annotation or its spec."""
+    annotations = obj["metadata"].get("annotations") or {}
+    name: str = annotations.get(_CLASS_ANNOTATION) or at(obj, "spec", "storageClassName", default="")
+    return name
+
+
+def volume_phase(obj: ReadOnlyObject) -> str:
+    """Return the phase of a volume or claim, or "Terminating" while it is being deleted."""
+    phase: str = at(obj, "status", "phase", default="")
+    return "Terminating" if obj["metadata"].get("deletionTimestamp") else phase
+
+
+def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    spec = obj.get("spec") or {}
+    volume = spec.get("volumeName") or ""
+    return [
+        name_of(obj),
+        volume_phase(obj),
+        volume,
+        at(obj, "status", "capacity", "storage", default="0") if volume else "",
+        short_access_modes(at(obj, "status", "accessModes")) if volume else "",
+        class_name(obj),
+        spec.get("volumeAttributesClassName") or "<unset>",
+        age_of(obj, since),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+# -- the kind ---------------------------------------------------------------------------------------------------------
+
+KIND: Final = BuiltinKind(
+    resource="persistentvolumeclaims",
+    strategy=Strategy(
+        update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
+        returns_deleted=True,
+        defaults_again=True,
+        changes_when_read=lambda new: True,
+        prepare_create=prepare_new_claim,
+        prepare_update=prepare_claim_update,
+        validate=validate_claim,
+        validate_update=validate_claim_update,
+        warnings=claim_warnings,
+        subresources=MappingProxyType({"status": status_update("spec", validate_update=validate_claim_status)}),
+    ),
+    default_values={
+        "core.v1.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
+        "core.v1.PersistentVolumeClaimStatus": {"phase": "Pending"},
+    },
+    resource_lists={
+        "core.v1.PersistentVolumeClaimStatus": ("allocatedResources", "capacity"),
+        "core.v1.VolumeResourceRequirements": ("limits", "requests"),
+    },
+    printer=Printer(
+        (
+            NAME,
+            field_column("Status", "core.v1.PersistentVolumeClaimStatus.phase"),
+            field_column("Volume", "core.v1.PersistentVolumeClaimSpec.volumeName"),
+            field_column("Capacity", "core.v1.PersistentVolumeClaimStatus.capacity"),
+            field_column("Access Modes", "core.v1.PersistentVolumeClaimStatus.accessModes"),
+            Column("StorageClass", text="StorageClass of the pvc"),
+            Column("VolumeAttributesClass", text="VolumeAttributesClass of the pvc"),
+            AGE,
+            wide_field("VolumeMode", "core.v1.PersistentVolumeClaimSpec.volumeMode"),
+        ),
+        _cells,
+    ),
+)

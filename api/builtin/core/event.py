@@ -1,19 +1,28 @@
-"""Validation of Events, in both versions.
+"""Event: a report about an object, in core/v1 and events.k8s.io/v1. It is stored in the form of core/v1.
 
-events.k8s.io/v1 requires more fields, and allows only the series to change.
+Source: Kubernetes' ``registry/core/event``, ``apis/core/validation/events.go`` and ``pkg/printers/internalversion``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import dns_subdomain, wrong
 from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import Column, Printer, field_column, name_of, wide_field
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta import metadata
+from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.metadata import IMMUTABLE
+from kubechronicle.api.schema import check, types
+from kubechronicle.api.strategy.strategy import UNSUPPORTED, Check, Strategy
 from kubechronicle.api.values import names
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- validation -------------------------------------------------------------------------------------------------------
 
 MAX_TEXT: Final = 128
 MAX_MESSAGE: Final = 1024
@@ -70,7 +79,7 @@ def _full_event(obj: Object, field: str) -> list[Cause]:
     return causes
 
 
-def event_as(api_version: str, new: Object, old: Object | None) -> list[Cause]:
+def validate_event_as(api_version: str, new: Object, old: Object | None) -> list[Cause]:
     """Check an event, in events.k8s.io/v1 with additional rules."""
     causes = _event(new, api_version)
     if api_version != NEW_EVENTS:
@@ -119,3 +128,106 @@ def _changed_event(new: Object, old: Object) -> list[Cause]:
         field = "reportingController" if member == "reportingComponent" else member
         causes.append(invalid_value(field, shown, IMMUTABLE))
     return causes
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+
+def _event_object(involved: ReadOnlyObject) -> str:
+    kind = (involved.get("kind") or "").lower()
+    name = involved.get("name")
+    return f"{kind}/{name}" if name else kind
+
+
+def _event_source(obj: ReadOnlyObject) -> str:
+    source = obj.get("source") or {}
+    component = source.get("component") or obj.get("reportingComponent") or ""
+    instance = source.get("host") or obj.get("reportingInstance") or ""
+    return f"{component}, {instance}" if instance else component
+
+
+def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    involved = obj.get("involvedObject") or {}
+    first = since(obj.get("firstTimestamp") or obj.get("eventTime"))
+    last_seen = obj.get("lastTimestamp")
+    last, count = since(last_seen) if last_seen else first, obj.get("count") or 1
+    series = obj.get("series")
+    if series is not None:
+        last, count = since(series.get("lastObservedTime")), series.get("count") or 0
+    return [
+        last,
+        obj.get("type") or "",
+        obj.get("reason") or "",
+        _event_object(involved),
+        involved.get("fieldPath") or "",
+        _event_source(obj),
+        (obj.get("message") or "").strip(),
+        first,
+        count,
+        name_of(obj),
+    ]
+
+
+# -- conversions ------------------------------------------------------------------------------------------------------
+
+_EVENT_NAMES: Final = (
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+)
+"""Fields that differ only in name: (name in v1, name in events.k8s.io/v1)."""
+
+
+def _renamed(obj: Object, names: Mapping[str, str], api_version: str, definition: str) -> Object:
+    result = {names.get(name, name): value for name, value in copy_object(obj).items()}
+    result["apiVersion"] = api_version
+    check.check(result, types.object_type(definition))
+    return result
+
+
+def _event_to_new(obj: Object) -> Object:
+    return _renamed(obj, dict(_EVENT_NAMES), "events.k8s.io/v1", "io.k8s.api.events.v1.Event")
+
+
+def _event_to_core(obj: Object) -> Object:
+    names = {new: old for old, new in _EVENT_NAMES}
+    return _renamed(obj, names, "v1", "io.k8s.api.core.v1.Event")
+
+
+# -- the kind ---------------------------------------------------------------------------------------------------------
+
+KIND: Final = BuiltinKind(
+    resource="events",
+    strategy=Strategy(
+        update_checks=(Check.OBJECT, Check.CHANGE),
+        checks_metadata=False,
+        kube_finalizers=False,
+        status=False,
+        create_on_update=True,
+        dependents=UNSUPPORTED,
+        validate_as=validate_event_as,
+    ),
+    printer=Printer(
+        (
+            field_column("Last Seen", "core.v1.Event.lastTimestamp"),
+            field_column("Type", "core.v1.Event.type"),
+            field_column("Reason", "core.v1.Event.reason"),
+            field_column("Object", "core.v1.Event.involvedObject"),
+            wide_field("Subobject", "core.v1.ObjectReference.fieldPath"),
+            wide_field("Source", "core.v1.Event.source"),
+            field_column("Message", "core.v1.Event.message"),
+            wide_field("First Seen", "core.v1.Event.firstTimestamp"),
+            wide_field("Count", "core.v1.Event.count"),
+            Column("Name", field="ObjectMeta.name", priority=1, format="name"),
+        ),
+        _cells,
+    ),
+    converters={
+        ("Event", "v1", "events.k8s.io/v1"): _event_to_new,
+        ("Event", "events.k8s.io/v1", "v1"): _event_to_core,
+    },
+)

@@ -1,19 +1,28 @@
-"""Validation shared by the workload kinds: selectors, long-running pods, and counts in the status.
+"""PodTemplate, and the rules that all kinds with a pod template share: selectors, counts, warnings and columns.
 
-Source: Kubernetes' ``apis/apps/validation``.
+Source: Kubernetes' ``registry/core/podtemplate``, ``apis/core`` and ``pkg/printers/internalversion``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
+from kubechronicle.api.builtin.common.cell_text import Since, containers_text, labels_text
 from kubechronicle.api.builtin.common.checks import immutable, label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import selector
-from kubechronicle.api.builtin.core.pod.options import PodOptions
-from kubechronicle.api.builtin.core.podtemplate.validation import pod_template
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import CONTAINERS, IMAGES, NAME, Column, Printer, at, name_of
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
+from kubechronicle.api.builtin.core.pod.validation import matching_profiles, specific_annotations
+from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
+from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings, spec_warnings
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+from kubechronicle.api.strategy.strategy import Check, Strategy
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- workloads --------------------------------------------------------------------------------------------------------
 
 
 def selector_matches(selector: Object, labels: Mapping[str, str]) -> bool:
@@ -149,3 +158,103 @@ def replica_set_status(new: Object, old: Object) -> list[Cause]:
 def fill_replicas(empty: Object) -> None:
     """Set the number of replicas of an object without contents, which is no pointer in Kubernetes' internal type."""
     empty["spec"] = {"replicas": 0, **empty["spec"]}
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
+
+
+def pod_template(template: Object, field: str, options: PodOptions = USUAL) -> list[Cause]:
+    """Check the labels, annotations and spec of a pod template."""
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    causes = validate_labels(metadata.get("labels") or {}, f"{field}.labels")
+    if metadata.get("annotations"):
+        causes += validate_annotations(metadata["annotations"], f"{field}.annotations")
+        causes += specific_annotations(metadata["annotations"], spec, f"{field}.annotations")
+    causes += pod_spec(spec, f"{field}.spec", options=options)
+    if metadata.get("annotations"):
+        causes += matching_profiles(metadata["annotations"], spec, f"{field}.spec")
+    if spec.get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        causes.append(forbidden(f"{field}.spec.ephemeralContainers", detail))
+    return causes
+
+
+def validate_pod_template_object(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
+    """Check a PodTemplate."""
+    return pod_template(obj.get("template") or {}, "template", options)
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+
+def same_generation(new: Object, old: Object | None) -> bool:
+    """Return whether an update has left the object's generation unchanged."""
+    return old is not None and new["metadata"].get("generation", 0) == old["metadata"].get("generation", 0)
+
+
+def warnings_in_template(template: Object | None, field: str) -> list[str]:
+    """Return warnings about a pod template at ``field``."""
+    return spec_warnings(template.get("metadata"), template.get("spec") or {}, field) if template else []
+
+
+def pod_template_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about a PodTemplate."""
+    return [] if same_generation(new, old) else warnings_in_template(new.get("template"), "template")
+
+
+def template_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about the template of a kind; its name is no part of a host name."""
+    return (
+        []
+        if same_generation(new, old)
+        else warnings_in_template((new.get("spec") or {}).get("template"), "spec.template")
+    )
+
+
+def named_template_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about the name and the template of a kind that names its pods after itself."""
+    warnings = name_warnings(new["metadata"], OWNER_NAME) if old is None else []
+    return warnings + template_warnings(new, old)
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+
+def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    template = obj.get("template") or {}
+    names, images = containers_text(at(template, "spec", "containers"))
+    return [name_of(obj), names, images, labels_text(at(template, "metadata", "labels"))]
+
+
+def template_containers(obj: ReadOnlyObject) -> tuple[str, str]:
+    """Return (names, images) of the containers in an object's pod template."""
+    return containers_text(at(obj, "spec", "template", "spec", "containers"))
+
+
+READY: Final = Column("Ready", text="Number of the pod with ready state")
+
+
+# -- the kind ---------------------------------------------------------------------------------------------------------
+
+KIND: Final = BuiltinKind(
+    resource="podtemplates",
+    strategy=Strategy(
+        pod_spec="template.spec",
+        update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
+        status=False,
+        generation=True,
+        generation_fields=("template",),
+        returns_deleted=True,
+        validate=validate_pod_template_object,
+        warnings=pod_template_warnings,
+    ),
+    printer=Printer(
+        (
+            NAME,
+            Column("Containers", text=CONTAINERS.text),
+            Column("Images", text=IMAGES.text),
+            Column("Pod Labels", text="The labels for the pod template."),
+        ),
+        _cells,
+    ),
+)

@@ -1,1 +1,0 @@
-"""Rules of PodTemplate, and those shared by all kinds with a pod template."""

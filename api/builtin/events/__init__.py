@@ -1,1 +1,0 @@
-"""Events: the core group and events.k8s.io serve the same stored objects."""
