@@ -66,8 +66,8 @@ NOT_SHIPPED = ("ops.bench", "ops.development")
 STAIRCASES = {
     "api": (
         "errors", "values", "kinds", "schema", "codecs", "meta", "managed_fields", "features", "registry", "selectors",
-        "cel", "strategy", "history", "patch", "custom", "builtin", "pipeline", "subresources", "admission", "quota",
-        "access", "flow_control", "configuration", "audit", "tables", "openapi",
+        "cel", "declarative", "strategy", "history", "patch", "custom", "builtin", "pipeline", "subresources",
+        "admission", "quota", "access", "flow_control", "configuration", "audit", "tables", "openapi",
     ),
     "eventlog": (
         "queries", "encryption", "postgres", "integrity", "retention", "erasure", "transfer", "watching", "views",

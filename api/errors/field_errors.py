@@ -261,6 +261,11 @@ def too_long(field: Path | str, limit: int) -> Cause:
     return _too_long(field, limit, "byte")
 
 
+def too_long_characters(field: Path | str, limit: int) -> Cause:
+    """The value has more than ``limit`` characters."""
+    return _too_long(field, limit, "character")
+
+
 def _too_long(field: Path | str, limit: int, unit: str) -> Cause:
     detail = "value is too long"
     if limit >= 0:

@@ -100,6 +100,36 @@ def dns_subdomain(text: str) -> list[str]:
     return problems
 
 
+_CASELESS_MESSAGE: Final = (
+    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an "
+    "alphanumeric character"
+)
+_caseless_match: Final = re.compile(_SUBDOMAIN + r"\Z", re.IGNORECASE | re.ASCII).match
+
+
+def dns_subdomain_of_any_case(text: str) -> list[str]:
+    """RFC 1123 subdomain, with capitals too."""
+    problems = [max_length(SUBDOMAIN_MAX)] if len(text.encode()) > SUBDOMAIN_MAX else []
+    if not _caseless_match(text):
+        problems.append(regex_message(_CASELESS_MESSAGE, _SUBDOMAIN, "Example.com"))
+    return problems
+
+
+_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_IDENTIFIER_MESSAGE: Final = (
+    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric "
+    "characters or '_'"
+)
+_identifier_match: Final = re.compile(_IDENTIFIER + r"\Z").match
+
+
+def c_identifier(text: str) -> list[str]:
+    """A name as C has it: ``my_name``."""
+    if _identifier_match(text):
+        return []
+    return [regex_message(_IDENTIFIER_MESSAGE, _IDENTIFIER, "my_name", "MY_NAME", "MyName")]
+
+
 def dns_subdomain_with_underscores(text: str) -> list[str]:
     """A name DNS resolvers search in, where underscores are in use."""
     if _underscores_match(text) and len(text) <= SUBDOMAIN_MAX:

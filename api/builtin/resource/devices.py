@@ -5,7 +5,6 @@ It covers lists without repetitions, names of pools and attributes, selectors, a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
@@ -26,11 +25,6 @@ MAX_EXPRESSION: Final = 10 * 1024
 MAX_PARAMETERS: Final = 10 * 1024
 MAX_POOL_NAME: Final = 253
 MAX_ID: Final = 32
-_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
-_IDENTIFIER_MESSAGE: Final = (
-    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric "
-    "characters or '_'"
-)
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
@@ -74,10 +68,7 @@ def pool_name(name: str, field: str) -> list[Cause]:
 
 def _identifier(name: str, field: str) -> list[Cause]:
     causes = [too_long(field, MAX_ID)] if len(name.encode()) > MAX_ID else []
-    if not re.fullmatch(_IDENTIFIER, name):
-        detail = names.regex_message(_IDENTIFIER_MESSAGE, _IDENTIFIER, "my_name", "MY_NAME", "MyName")
-        causes.append(invalid_value(field, name, detail))
-    return causes
+    return causes + [invalid_value(field, name, problem) for problem in names.c_identifier(name)]
 
 
 def qualified_name(name: str, field: str) -> list[Cause]:

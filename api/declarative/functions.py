@@ -1,0 +1,160 @@
+"""Functions of validation: rules with the way in which they are called, and how those of one value go together.
+
+Functions that stop others (required, optional, immutable) come first, and all of them are called. If one finds
+something, no other is called. What an optional one finds, an absent value, is no cause.
+
+A function has a level. STANDARD ones are enforced. BETA ones are while the gate DeclarativeValidationBeta is on.
+ALPHA ones are not: kube-apiserver only compares them with what it checks by hand. What is not enforced still stops
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kubechronicle.api.declarative.rules import Operation, Rule
+from kubechronicle.api.errors.field_errors import Cause
+
+ALPHA: Final = "alpha"
+BETA: Final = "beta"
+STANDARD: Final = ""
+ENFORCED: Final = frozenset((STANDARD, BETA))
+"""The levels that are enforced unless the gate DeclarativeValidationBeta is off."""
+EVERY_LEVEL: Final = frozenset((STANDARD, BETA, ALPHA))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A rule and how it is called.
+
+    ``stops``: if it finds something, the other functions of the value are not called. ``silent``: what it finds is no
+    cause. ``cohort``: functions of one cohort stop only each other; those of the cohort "" stop all.
+    """
+
+    rule: Rule
+    stops: bool = False
+    silent: bool = False
+    level: str = STANDARD
+    cohort: str = ""
+
+
+Wrap = Callable[[Function], Function]
+
+
+@dataclass(slots=True)
+class Found:
+    """The functions of tags.
+
+    ``deferred``: makers of more, called when all tags of the value are read. ``of_parent``: the same for the struct or
+    list around the value. ``opaque``, ``opaque_items``, ``opaque_keys``: the rules of its type, or of the types of
+    items or keys, do not apply.
+    """
+
+    functions: list[Function] = field(default_factory=list)
+    deferred: list[Callable[[], Found]] = field(default_factory=list)
+    of_parent: list[Callable[[], Found]] = field(default_factory=list)
+    opaque: bool = False
+    opaque_items: bool = False
+    opaque_keys: bool = False
+
+    def add(self, other: Found) -> None:
+        self.functions += other.functions
+        self.deferred += other.deferred
+        self.of_parent += other.of_parent
+        self.opaque |= other.opaque
+        self.opaque_items |= other.opaque_items
+        self.opaque_keys |= other.opaque_keys
+
+    def wrapped(self, wrap: Wrap) -> Found:
+        """Return it with another form of each function, those of the parent too."""
+        return replace(
+            self,
+            functions=[wrap(function) for function in self.functions],
+            deferred=[_later(make, wrap) for make in self.deferred],
+            of_parent=[_later(make, wrap) for make in self.of_parent],
+        )
+
+    def resolved(self) -> list[Function]:
+        """Return the functions of the value, the deferred ones last."""
+        return [*self.functions, *resolve(self.deferred)]
+
+
+def resolve(waiting: Iterable[Callable[[], Found]]) -> list[Function]:
+    """Return the functions that the makers make."""
+    functions: list[Function] = []
+    while made := [make() for make in waiting]:
+        functions += [function for each in made for function in each.functions]
+        waiting = [make for each in made for make in each.deferred]
+    return functions
+
+
+def _later(make: Callable[[], Found], wrap: Wrap) -> Callable[[], Found]:
+    return lambda: make().wrapped(wrap)
+
+
+def kept(functions: Iterable[Function], enforced: Collection[str]) -> list[Function]:
+    """Return the functions that matter while only these levels are enforced."""
+    result = []
+    for function in functions:
+        if function.level in enforced:
+            result.append(function)
+        elif function.stops:
+            result.append(function if function.silent else replace(function, silent=True))
+    return result
+
+
+def emits(functions: Iterable[Function]) -> bool:
+    """Tell whether one of the functions can find a cause."""
+    return any(not function.silent for function in functions)
+
+
+def sequence(functions: Sequence[Function], then: Sequence[Rule] = ()) -> Rule | None:
+    """Return one rule of all these functions, and of those ``then``, None if it cannot find a cause."""
+    if not then and not emits(functions):
+        return None
+    cohorts: dict[str, list[Function]] = {}
+    for function in functions:
+        cohorts.setdefault(function.cohort, []).append(function)
+    own = cohorts.pop("", [])
+    groups = [rule for cohort in cohorts.values() if (rule := sequence([replace(f, cohort="") for f in cohort]))]
+    others = [*(function.rule for function in own if not function.stops), *groups, *then]
+    stops = [(function.rule, function.silent) for function in own if function.stops]
+    if not stops:
+        return others[0] if len(others) == 1 else all_of(others)
+    return _stopping(stops, others)
+
+
+def all_of(rules: Sequence[Rule]) -> Rule:
+    """Return the rule that applies all these rules to a value."""
+    every = tuple(rules)
+
+    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+        causes: list[Cause] = []
+        for each in every:
+            if found := each(op, path, value, old):
+                causes += found
+        return causes
+
+    return rule
+
+
+def _stopping(stops: Sequence[tuple[Rule, bool]], others: Sequence[Rule]) -> Rule:
+    first, rest = tuple(stops), tuple(others)
+
+    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+        causes: list[Cause] = []
+        stopped = False
+        for each, silent in first:
+            if found := each(op, path, value, old):
+                stopped = True
+                if not silent:
+                    causes += found
+        if not stopped:
+            for each in rest:
+                if found := each(op, path, value, old):
+                    causes += found
+        return causes
+
+    return rule
