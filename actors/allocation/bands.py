@@ -1,4 +1,4 @@
-"""The two bands of a range of addresses or ports (KEP-3070, KEP-3668). Pure.
+"""The two bands of a range of addresses or ports (KEP-3070, KEP-3668).
 
 Requested values usually lie in the lower band, so chosen ones come from the upper band, and from the lower band only
 when the upper one is full. The lower band has min(max(16, size/16), 256) addresses or min(max(16, size/32), 128) ports.
@@ -11,11 +11,15 @@ A range of 16 or fewer has none.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count
 from random import Random
 from typing import Final
+
+from kubechronicle.actors.external_answers import in_steps
+from kubechronicle.api.values.steps import Steps
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -25,6 +29,8 @@ ADDRESS_STEP, ADDRESS_MOST = 16, 256
 PORT_STEP, PORT_MOST = 32, 128
 # Random draws before a band is searched in order. Only a band that is nearly full needs the search.
 DRAWS: Final = 256
+# Numbers of a step of a search. A band with more is searched with pauses (external_answers.py: ``in_steps``).
+SEARCHED: Final = 1024
 
 
 def lower_band(size: int, *, step: int, most: int) -> int:
@@ -57,16 +63,22 @@ class Pool:
         return number
 
     def free(self, taken: Callable[[int], bool], random: Random) -> list[int]:
-        """Return all free numbers in random order, those of the upper band last."""
+        """Return all free numbers in random order, those of the upper band last. NeedsExternalAnswer: it takes long."""
+        order = random.random()
+        key = ("free numbers", self, order)
+        return list(in_steps(key, self._all_free(taken, Random(order)), long=self.size > SEARCHED))
+
+    def _all_free(self, taken: Callable[[int], bool], random: Random) -> Steps[list[int]]:
         numbers: list[int] = []
         for band in (range(self.first, self.first + self.lower), range(self.first + self.lower, self.last + 1)):
-            left = [number for number in band if not taken(number)]
+            left = yield from _search(band, taken, len(band))
             random.shuffle(left)
             numbers += left
         return numbers
 
 
 def _choose(first: int, last: int, taken: Callable[[int], bool], random: Random) -> int | None:
+    """Return a random free number; None: all are taken. NeedsExternalAnswer: to find one takes long."""
     size = last - first + 1
     if size <= 0:
         return None
@@ -74,12 +86,28 @@ def _choose(first: int, last: int, taken: Callable[[int], bool], random: Random)
         number = first + random.randrange(size)
         if not taken(number):
             return number
-    start = random.randrange(size)
-    for step in range(size):
-        number = first + (start + step) % size
+    start = first + random.randrange(size)
+    for again in count():
+        order = chain(range(start, last + 1), range(first, start))
+        found = in_steps(("a free number", first, start, again), _search(order, taken, 1), long=size > SEARCHED)
+        if not found:
+            return None
+        if not taken(found[0]):  # by another write since it was found
+            return found[0]
+    raise AssertionError
+
+
+def _search(numbers: Iterable[int], taken: Callable[[int], bool], most: int) -> Steps[list[int]]:
+    """Return the free ones of some numbers in order, at most so many."""
+    found: list[int] = []
+    for place, number in enumerate(numbers):
+        if not place % SEARCHED:
+            yield
         if not taken(number):
-            return number
-    return None
+            found.append(number)
+            if len(found) == most:
+                break
+    return found
 
 
 def port_pool(ports: range) -> Pool:

@@ -10,6 +10,7 @@ import pytest
 
 from kubechronicle.actors.allocation.bands import AddressRange, Pool, lower_band, port_pool
 from kubechronicle.actors.allocation.network import DEFAULT_NODE_PORTS
+from kubechronicle.actors.external_answers import decide_with_answers
 
 
 def addresses(cidr: str) -> AddressRange:
@@ -86,11 +87,12 @@ def test_every_free_number_is_about_as_likely() -> None:
     assert all(800 < count < 1200 for count in drawn.values())
 
 
-def test_the_last_free_number_of_many_is_chosen() -> None:
-    pool, random = Pool(1, 60000, 256), Random(3)
-    assert pool.choose(lambda number: number != 40000, random) == 40000
-    assert pool.choose(lambda number: number != 200, random) == 200
-    assert pool.choose(lambda number: True, random) is None
+@pytest.mark.parametrize("last", [40_000, 200, None])
+async def test_the_last_free_number_of_many_is_chosen(last: int | None) -> None:
+    def chosen() -> int | None:
+        return Pool(1, 60000, 256).choose(lambda number: number != last, Random(3))
+
+    assert await decide_with_answers(chosen) == last
 
 
 def test_a_huge_range_is_not_searched() -> None:
