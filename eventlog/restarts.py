@@ -10,7 +10,7 @@ The supervisor (actors/supervisor.py) and tasks within a child of it use the sam
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -120,6 +120,31 @@ def start_apart(nursery: trio.Nursery, function: Callable[..., Awaitable[object]
     A task keeps the context variables of the one that starts it: the answers of a request's webhooks, for example.
     """
     Context().run(nursery.start_soon, function, *arguments)
+
+
+async def begin_apart(nursery: trio.Nursery, function: Callable[..., Awaitable[object]], *arguments: object) -> Any:
+    """Start such a task, and return what it reports to ``task_status``, as ``nursery.start`` does."""
+    return await _Apart(nursery.start(function, *arguments))
+
+
+class _Apart:
+    """An awaitable that takes its steps in an empty context."""
+
+    def __init__(self, work: Awaitable[Any]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        context, steps = Context(), self._work.__await__()
+        step, value = steps.send, None
+        while True:
+            try:
+                trap = context.run(step, value)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                step, value = steps.send, (yield trap)
+            except BaseException as error:
+                step, value = steps.throw, error
 
 
 async def keep_running(

@@ -23,7 +23,7 @@ import trio
 
 from kubechronicle.api.configuration import egress_selector as configuration
 from kubechronicle.api.configuration.egress_selector import Connection, EgressSelection, TCPTransport, Transport
-from kubechronicle.eventlog.restarts import start_apart
+from kubechronicle.eventlog.restarts import begin_apart, start_apart
 from kubechronicle.http.egress.http_connect import open_tunnel
 from kubechronicle.http.egress.konnectivity import Tunnel
 from kubechronicle.http.egress.metrics import CONNECT, PROXY, EgressMetrics
@@ -110,7 +110,7 @@ class Egress:
     async def _grpc(self, proxy: trio.SocketStream, address: str) -> trio.SocketStream:
         nursery = await self._running(proxy)
         tunnel = Tunnel(proxy, address, self.metrics, nursery)
-        found: trio.SocketStream = await nursery.start(tunnel.carry)
+        found: trio.SocketStream = await begin_apart(nursery, tunnel.carry)
         return found
 
     async def _over_tls(self, proxy: HttpProxy, raw: trio.SocketStream, address: str) -> trio.SocketStream:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import ssl
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -203,6 +206,24 @@ async def test_a_dial_fails(
         assert egress.metrics.failures == {("grpc", "uds", "proxy"): 1}
         assert egress.metrics.tunnel_failures == {(reason,): 1}
         assert not egress.metrics.tunnels.total()
+
+
+REQUEST: ContextVar[object] = ContextVar("request")
+
+
+async def test_a_connection_keeps_nothing_of_the_request_that_needed_it(
+    konnectivity_server: KonnectivityServer, echo: int, tmp_path: Path
+) -> None:
+    async with egress_to(GRPC, unix(tmp_path / "s")) as (_, connect):
+        request = type("Request", (), {})()
+        held, token = weakref.ref(request), REQUEST.set(request)
+        async with await connect("127.0.0.1", echo) as stream:
+            REQUEST.reset(token)
+            del request, token
+            await stream.send_all(b"a")
+            assert await stream.receive_some() == b"a"
+            gc.collect()
+            assert held() is None
 
 
 async def test_a_dial_is_given_up(konnectivity_server: KonnectivityServer, tmp_path: Path) -> None:
