@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.store import Store
-from kubechronicle.api.features.versions import DEFAULT, EffectiveVersion
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.objects import Object
@@ -54,7 +54,7 @@ class HttpSettings:
     """Settings of the application. Times are in seconds; a limit of 0 means none.
 
     ``server_address``: host:port for clients, in discovery.
-    ``versions``: of the program and emulated, in /version.
+    ``features``: the feature gates, with the emulated version.
     ``encoding_cache``: bytes of the cache of encoded objects and lists.
     ``ui``: serve the web page. ``logs``: serve the files of /var/log.
     ``flags``: the values of the flags, for /flagz. ``configuration``: the same as JSON, for /configz.
@@ -66,7 +66,7 @@ class HttpSettings:
 
     server_address: str
     server_version: str
-    versions: EffectiveVersion = DEFAULT
+    features: FeatureGates = field(default_factory=FeatureGates)
     request_timeout: float = 60.0
     min_request_timeout: float = 1800.0
     max_requests_inflight: int = 400
@@ -130,7 +130,7 @@ def build_application(
     live_from = time.monotonic() + settings.livez_grace if settings.livez_grace else 0.0
     health = Health(checks, live_from, troubles)
     ui = Ui() if settings.ui else None
-    version = discovery.version_info(settings.server_version, settings.versions)
+    version = discovery.version_info(settings.server_version, settings.features.versions)
     documents, openapi = _documents(store, settings, version, issuer, health, ui)
     backend = _backend(store, authentication, authorization, settings, issuer, networks, metrics, drain, branches)
     metrics.register(authentication.metrics)
@@ -250,6 +250,7 @@ def _backend(
         kubelets=Kubelets(settings.kubelets, networks),
         networks=networks,
         session_rate=settings.session_rate,
+        features=settings.features,
         audited=AuditedPolicies(store.reads),
         branches=branches,
     )

@@ -138,9 +138,13 @@ class MinimalPlugin(Protocol):
 
 
 class AdmissionPlugin:
-    """A plugin for some ``resources`` (storage names such as "pods"; None: all) and ``operations``."""
+    """A plugin for some ``resources`` (storage names such as "pods"; None: all) and ``operations``.
+
+    ``gate``: the feature gate without which it does nothing, "" for none.
+    """
 
     name: ClassVar[str]
+    gate: ClassVar[str] = ""
     resources: ClassVar[frozenset[str] | None] = None
     operations: ClassVar[frozenset[str]] = frozenset({CREATE, UPDATE})
 

@@ -6,32 +6,29 @@ that command lines for kube-apiserver work.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Final
 
 from kubechronicle.actors.admission.chain import AdmissionPlugin
 
 
-class GatedPlugin(AdmissionPlugin):
-    """A plugin without steps. ``gate``: the feature gate of kube-apiserver that would give it some."""
-
-    gate: ClassVar[str]
-
-
-class PodGroupProtection(GatedPlugin):
+class PodGroupProtection(AdmissionPlugin):
     name = "PodGroupProtection"
     gate = "GenericWorkload"
 
 
-class PodGroupWorkloadExists(GatedPlugin):
+class PodGroupWorkloadExists(AdmissionPlugin):
     name = "PodGroupWorkloadExists"
     gate = "GenericWorkload"
 
 
-class JobValidation(GatedPlugin):
+class JobValidation(AdmissionPlugin):
     name = "JobValidation"
     gate = "WorkloadWithJob"
 
 
-class ClusterTrustBundleAttest(GatedPlugin):
+class ClusterTrustBundleAttest(AdmissionPlugin):
     name = "ClusterTrustBundleAttest"
     gate = "ClusterTrustBundle"
+
+
+WITHOUT_STEPS: Final = (PodGroupProtection, PodGroupWorkloadExists, JobValidation, ClusterTrustBundleAttest)

@@ -63,6 +63,7 @@ class PodTopologyLabels(AdmissionPlugin):
     """Labels a pod with the zone and region of its node, at creation or binding."""
 
     name = "PodTopologyLabels"
+    gate = "PodTopologyLabelsAdmission"
     resources = frozenset({"pods"})
 
     def admit(self, attributes: Attributes, state: State) -> None:

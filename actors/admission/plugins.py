@@ -56,6 +56,7 @@ from kubechronicle.actors.admission.storage import (
 from kubechronicle.actors.admission.webhooks.mutating import MutatingAdmissionWebhook
 from kubechronicle.actors.admission.webhooks.validating import ValidatingAdmissionWebhook
 from kubechronicle.api.configuration.admission import PluginConfigurations
+from kubechronicle.api.features.gates import FeatureGates
 
 PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     AlwaysAdmit,
@@ -120,6 +121,15 @@ OPTIONAL: Final = frozenset(
 )
 DEFAULT: Final = frozenset(NAMES) - OPTIONAL
 """The plugins enabled by default."""
+
+
+GATES: Final = {plugin().name: gate for plugin in PLUGINS if (gate := getattr(plugin, "gate", ""))}
+"""Plugin -> the feature gate without which it does nothing."""
+
+
+def with_gates(enabled: Collection[str], gates: FeatureGates) -> frozenset[str]:
+    """Return the names of the enabled plugins that do something under feature gates."""
+    return frozenset(name for name in enabled if name not in GATES or gates.enabled(GATES[name]))
 
 
 def plugins_in_order(

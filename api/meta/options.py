@@ -245,8 +245,12 @@ def parse_get_options(query: Query) -> GetOptions:
     return GetOptions(resource_version=_first(query, "resourceVersion"))
 
 
-def parse_list_options(query: Query, check_selectors: Callable[[ListOptions], None] | None = None) -> ListOptions:
+def parse_list_options(
+    query: Query, check_selectors: Callable[[ListOptions], None] | None = None, *, watch_list: bool = True
+) -> ListOptions:
     """Parse the options of a list or watch, which the parameter ``watch`` tells apart.
+
+    ``watch_list``: a watch may ask for the state first (the feature gate WatchList).
 
     ``check_selectors`` raises for selectors that do not parse: after malformed and before unsupported values.
 
@@ -268,9 +272,9 @@ def parse_list_options(query: Query, check_selectors: Callable[[ListOptions], No
     )
     if check_selectors is not None:
         check_selectors(options)
-    if watching:
+    if watching and watch_list:
         options = _with_initial_events(options)
-    causes = _validate_watch(options) if watching else _validate_list(options)
+    causes = _validate_watch(options, watch_list=watch_list) if watching else _validate_list(options)
     _raise("ListOptions", causes)
     return options
 
@@ -305,12 +309,15 @@ def _validate_list(options: ListOptions) -> list[Cause]:
     return causes
 
 
-def _validate_watch(options: ListOptions) -> list[Cause]:
+def _validate_watch(options: ListOptions, *, watch_list: bool) -> list[Cause]:
     causes: list[Cause] = []
     match = options.resource_version_match
     if options.send_initial_events is not None and match != "NotOlderThan":
         detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         causes.append(forbidden(_MATCH, detail))
+    if options.send_initial_events is not None and not watch_list:
+        detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        causes.append(forbidden("sendInitialEvents", detail))
     if not match:
         return causes
     if options.send_initial_events is None:

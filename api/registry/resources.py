@@ -267,8 +267,10 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 }
 """(group, plural) -> stored (group, version), if it is not the group's preferred version."""
 
-NOT_BY_DEFAULT: Final = frozenset((("storagemigration.k8s.io", "v1beta1"),))
-"""The (group, version) of beta types, which are served only if --runtime-config enables them."""
+NOT_BY_DEFAULT: Final[Mapping[tuple[str, str], str]] = {
+    ("storagemigration.k8s.io", "v1beta1"): "StorageVersionMigrator",
+}
+"""(group, version) of beta types, which are served only if --runtime-config enables them -> the gate they come with."""
 
 OF_BRANCHES: Final = frozenset({"branchchanges"})
 """Resources of our own group that are neither stored nor made of the log."""

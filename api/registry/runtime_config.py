@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import PROGRAM, Release
 from kubechronicle.api.registry.registry import (
     Registry,
@@ -53,14 +54,19 @@ def parse(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emulation:
-    """The emulated version. ``forward``: types that it has are served in their newer versions, too.
+    """The feature gates, with the emulated version. None: the usual ones.
 
+    ``forward``: types that the version has are served in their newer versions, too.
     ``enables``: versions and resources that --runtime-config names are served even if they are newer.
     """
 
-    release: Release = PROGRAM
+    gates: FeatureGates | None = None
     forward: bool = False
     enables: bool = False
+
+    @property
+    def release(self) -> Release:
+        return PROGRAM if self.gates is None else self.gates.versions.emulation
 
 
 def registry_for(pairs: Mapping[str, str], emulation: Emulation = Emulation()) -> Registry:
@@ -71,8 +77,8 @@ def registry_for(pairs: Mapping[str, str], emulation: Emulation = Emulation()) -
         raise ValueError("invalid key with only api/all=false")
     known = tuple(known_registry())
     served = set(builtin_registry())
-    # kube-apiserver serves the others only if a feature gate is on, too. So api/beta does not enable them.
-    ungated = [rt for rt in known if (rt.group, rt.version) not in NOT_BY_DEFAULT]
+    # As in kube-apiserver, api/beta enables others only if a feature gate is on, too.
+    ungated = [rt for rt in known if _gate_is_on(rt, emulation)]
     for key, pattern in _PATTERNS.items():
         if key in pairs:
             if pairs[key] not in ("true", "false"):
@@ -87,6 +93,11 @@ def registry_for(pairs: Mapping[str, str], emulation: Emulation = Emulation()) -
     if emulation.forward:
         served |= _newer(served, known)
     return serving(served - set(_too_new(served, pairs, emulation)))
+
+
+def _gate_is_on(rt: ResourceType, emulation: Emulation) -> bool:
+    gate = NOT_BY_DEFAULT.get((rt.group, rt.version))
+    return gate is None or (emulation.gates is not None and emulation.gates.enabled(gate))
 
 
 def _newer(served: Collection[ResourceType], known: Collection[ResourceType]) -> set[ResourceType]:

@@ -9,6 +9,7 @@ from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.reading.reads import ObjectReads
 from kubechronicle.actors.store import Store
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.http.audit.shown_secrets import ShownSecrets
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
@@ -42,6 +43,7 @@ class Backend:
     ``shown_secrets``: records Secrets of history whose values are shown.
     ``branches``: the branches that are open here; None: this server has none.
     ``audited``: the policies that only audit, for their verdicts on the log.
+    ``features``: the feature gates.
     ``converted``: converts entries for a request in a version that needs a webhook; None for all others.
     """
 
@@ -63,4 +65,5 @@ class Backend:
     networks: Networks = DIRECT
     kept: KeptStreams = field(default_factory=KeptStreams)
     session_rate: int = 0
+    features: FeatureGates = field(default_factory=FeatureGates)
     shown_secrets: ShownSecrets = field(default_factory=ShownSecrets)

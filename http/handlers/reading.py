@@ -64,11 +64,11 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
 
 async def list_(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     if rt.of_log and SUMMARY in context.query and rt.plural not in RESOURCES:
-        return await summarize(backend, context, rt, list_parameters(context, rt)[1])
+        return await summarize(backend, context, rt, list_parameters(backend, context, rt)[1])
     if rt.of_log and VERDICTS in context.query:
         await check_policies_listed(backend, context)
     encoder = backend.encoders.choose(request, context, rt)
-    options, selection = list_parameters(context, rt)
+    options, selection = list_parameters(backend, context, rt)
     if rt.of_log:
         selection = without_noise(request, context, rt, selection)
     if options.continue_ and options.resource_version not in ("", "0"):
@@ -95,13 +95,13 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
 async def begin_watch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     if request.websocket is None:
         object_form(request, context, protobuf=bool(rt.message))  # the form of lists is rejected before the options
-    options, selection = list_parameters(context, rt)
+    options, selection = list_parameters(backend, context, rt)
     if rt.of_log:
         selection = without_noise(request, context, rt, selection)
     return await watch(backend, request, context, rt, options, selection)
 
 
-def list_parameters(context: Context, rt: ResourceType) -> tuple[ListOptions, Selection]:
+def list_parameters(backend: Backend, context: Context, rt: ResourceType) -> tuple[ListOptions, Selection]:
     """Return the options of a list, a watch or a deletecollection, and the objects that it is about. StatusError 400
     for selectors that do not parse, then 422 for the options, then 400 for fields that the kind does not have."""
     labels: LabelSelector | None = None
@@ -113,7 +113,9 @@ def list_parameters(context: Context, rt: ResourceType) -> tuple[ListOptions, Se
         if options.field_selector:
             check_field_syntax(options.field_selector)
 
-    options = parse_list_options(context.query.as_dict(), check_selectors)
+    options = parse_list_options(
+        context.query.as_dict(), check_selectors, watch_list=backend.features.enabled("WatchList")
+    )
     return options, _selection(context.info, rt, options, labels)
 
 

@@ -137,7 +137,7 @@ def _note_deletion(context: Context, written: Written, *, dry_run: bool) -> None
 
 async def delete_collection(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = backend.encoders.choose(request, context, rt)
-    list_options, selection = list_parameters(context, rt)
+    list_options, selection = list_parameters(backend, context, rt)
     write = await read_delete(request, context, rt)
     context.warnings += deletion.warnings(rt.resource, write.options)
     revision = list_revision(list_options)

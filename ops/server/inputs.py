@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubechronicle.actors.admission import plugins
 from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.configuration.egress_selector import EgressSelection
 from kubechronicle.api.configuration.tracing import TracingConfiguration
 from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import Release
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.postgres.setup.urls import parse as parse_url
@@ -97,7 +97,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
     return Inputs(
         authorization=authorization,
         controllers=_controllers(settings),
-        admission_plugins=admission_plugins,
+        admission_plugins=plugins.with_gates(admission_plugins, features),
         admission=admission,
         manifests=manifests(admission),
         webhook_users=webhook_users(admission),
@@ -108,7 +108,7 @@ def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
         encryption=encryption_plan(settings),
         reads=reads_plan(settings),
         features=features,
-        registry=_registry(settings, features.versions.emulation),
+        registry=_registry(settings, features),
         retention=retention_policies(settings),
         addresses=addresses,
         overrides=overrides_of(settings.database_url_overrides),
@@ -122,9 +122,9 @@ def _controllers(settings: Settings) -> frozenset[str]:
         raise OperatorError(f"--controllers: {error}") from None
 
 
-def _registry(settings: Settings, release: Release) -> Registry:
+def _registry(settings: Settings, features: FeatureGates) -> Registry:
     emulation = runtime_config.Emulation(
-        release=release,
+        gates=features,
         forward=settings.emulation_forward_compatible,
         enables=settings.runtime_config_emulation_forward_compatible,
     )

@@ -222,7 +222,7 @@ def _http(settings: Settings, inputs: Inputs, pki: Pki) -> HttpSettings:
     return HttpSettings(
         server_address=f"{bracketed(addresses.advertised)}:{addresses.port}",
         server_version=program_version(),
-        versions=inputs.features.versions,
+        features=inputs.features,
         request_timeout=settings.request_timeout,
         min_request_timeout=settings.min_request_timeout,
         max_requests_inflight=settings.max_requests_inflight,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from kubechronicle.actors.admission import gated, plugins
 from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.gated_fields import TABLE
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
@@ -17,8 +18,9 @@ from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
+PLUGIN_GATES: Final = frozenset(plugins.GATES.values()) - {cls.gate for cls in gated.WITHOUT_STEPS}
 WITH_EFFECT: Final = frozenset((
-    webhook_admission.GATE, "AllAlpha", "AllBeta",
+    webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", *PLUGIN_GATES,
     *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates)),

@@ -41,6 +41,7 @@ class PodResizeValidator(_PodUpdate):
     """A resized pod must run on Linux, and request no more than its node can allocate."""
 
     name = "PodResizeValidator"
+    gate = "InPlacePodVerticalScaling"
 
     def validate(self, attributes: Attributes, state: State) -> None:
         found = _changed_on_node(attributes) if attributes.subresource == "resize" else None
@@ -82,6 +83,7 @@ class NodeDeclaredFeatureValidator(_PodUpdate):
     """An update that needs a feature of the kubelet requires that the node declares it (KEP-5328)."""
 
     name = "NodeDeclaredFeatureValidator"
+    gate = "NodeDeclaredFeatures"
 
     def validate(self, attributes: Attributes, state: State) -> None:
         found = _changed_on_node(attributes) if attributes.subresource in ("", "resize") else None

@@ -117,6 +117,7 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     """Applies MutatingAdmissionPolicies. Without any, it costs a look at an empty view."""
 
     name = "MutatingAdmissionPolicy"
+    gate = "MutatingAdmissionPolicy"
     operations = frozenset({CREATE, UPDATE, CONNECT})
 
     def __init__(self) -> None:

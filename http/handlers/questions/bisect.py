@@ -64,7 +64,7 @@ KEYS: Final = ("name", "namespace", "uid")
 
 async def answer(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer with the stream. StatusError 400, 403."""
-    options, selection = list_parameters(context, rt)
+    options, selection = list_parameters(backend, context, rt)
     condition = await _compiled(context, context.query.get("expression"))
     record = None
     if wants_shown(context):

@@ -30,6 +30,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--reference-token-file", type=Path, metavar="FILE")
     parser.add_argument("--ours", metavar="URL", help="a running kubechronicle (default: one is started)")
     parser.add_argument("--ours-token-file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--flags", default="", help="more flags of both servers, such as --flags=--emulated-version=1.33"
+    )
     parser.add_argument("--recorded", type=Path, metavar="FOLDER", help="recorded cases whose bodies are seeds")
     parser.add_argument("--report", type=Path, default=Path(".cache/differential/report.md"), metavar="FILE")
     parser.add_argument("--no-shrink", action="store_true")
@@ -43,12 +46,12 @@ def targets(options: argparse.Namespace) -> Iterator[tuple[Target, Target]]:
             token = options.reference_token_file.read_text().strip() if options.reference_token_file else ""
             first = Target(options.reference, token)
         else:
-            first = stack.enter_context(reference.reference_server())
+            first = stack.enter_context(reference.reference_server(flags=options.flags.split()))
         if options.ours:
             token = options.ours_token_file.read_text().strip() if options.ours_token_file else first.token
             second = Target(options.ours, token)
         else:
-            second = stack.enter_context(reference.our_server())
+            second = stack.enter_context(reference.our_server(flags=options.flags.split()))
         yield first, second
 
 

@@ -8,10 +8,12 @@ import pytest
 from in_process import JOE, PODS, open_server, pod
 from trio.testing import MockClock
 
-from kubechronicle.actors.admission import plugins
+from kubechronicle.actors.admission import gated, plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
 from kubechronicle.actors.admission.pods.tolerations import covers, merged
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import effective_version
 from kubechronicle.api.registry.registry import builtin_registry
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -197,3 +199,12 @@ def test_merged_tolerations_leave_out_those_that_others_cover() -> None:
     other = {"key": "a"}
     assert merged([narrow], [wide]) == merged([wide], [narrow]) == [wide]
     assert merged([other], [narrow, other]) == [other, narrow]
+
+
+def test_plugins_of_gates_that_are_off_do_not_run() -> None:
+    older = FeatureGates(effective_version(["1.33"], []))
+    usual = plugins.with_gates(plugins.DEFAULT, FeatureGates())
+    assert plugins.DEFAULT - usual == {plugin.name for plugin in gated.WITHOUT_STEPS}
+    assert usual - plugins.with_gates(plugins.DEFAULT, older) == {
+        "MutatingAdmissionPolicy", "NodeDeclaredFeatureValidator", "PodTopologyLabels",
+    }  # fmt: skip

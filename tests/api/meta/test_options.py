@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kubechronicle.api.meta.options import parse_delete_options
+import pytest
+
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.meta.options import parse_delete_options, parse_list_options
 
 
 def test_a_deletion_never_ignores_errors_of_the_store() -> None:
@@ -11,3 +14,11 @@ def test_a_deletion_never_ignores_errors_of_the_store() -> None:
     plain = parse_delete_options({"gracePeriodSeconds": ["3"]})
     assert parse_delete_options({"gracePeriodSeconds": ["3"], name: ["true"]}) == plain
     assert parse_delete_options({}, {"gracePeriodSeconds": 3, name: True}) == plain
+
+
+def test_a_watch_without_the_gate_watch_list() -> None:
+    options = parse_list_options({"watch": ["true"]}, watch_list=False)
+    assert options.send_initial_events is None
+    query = {"watch": ["true"], "sendInitialEvents": ["true"], "resourceVersionMatch": ["NotOlderThan"]}
+    with pytest.raises(StatusError, match="sendInitialEvents is forbidden for watch unless the WatchList feature gate"):
+        parse_list_options(query, watch_list=False)

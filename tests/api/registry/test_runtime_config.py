@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from kubechronicle.api.features.versions import Release
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import effective_version
 from kubechronicle.api.registry.registry import Registry, builtin_registry, known_registry
 from kubechronicle.api.registry.runtime_config import Emulation, parse, registry_for
 
@@ -125,7 +126,8 @@ def test_versions_of_the_past_come_last() -> None:
 
 
 def emulated(minor: int, text: str = "", *, forward: bool = False, enables: bool = False) -> Registry:
-    return registry_for(parse(text), Emulation(release=Release(1, minor), forward=forward, enables=enables))
+    gates = FeatureGates(effective_version([f"1.{minor}"], []))
+    return registry_for(parse(text), Emulation(gates=gates, forward=forward, enables=enables))
 
 
 def gone(registry: Registry) -> set[tuple[str, str]]:
@@ -164,3 +166,11 @@ def test_newer_versions_of_emulated_types() -> None:
     with pytest.raises(ValueError, match=f"^{message}introduced at 1.34 after the current version 1.33. Consider"):
         emulated(33, f"{named}=true")
     assert gone(emulated(33, f"{named}=true", enables=True)) == MUTATING | OF_134 - {tuple(named.rsplit("/", 1))}
+
+
+def test_a_version_may_come_with_a_gate() -> None:
+    on = Emulation(gates=FeatureGates(given={"StorageVersionMigrator": True}))
+    assert "storagemigration.k8s.io" not in registry_for({}, on).groups()
+    for text in ("api/beta=true", "api/all=true"):
+        assert "storagemigration.k8s.io" in registry_for(parse(text), on).groups()
+        assert "storagemigration.k8s.io" not in registry_for(parse(text)).groups()
