@@ -11,18 +11,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubechronicle.api.builtin import kinds
-from kubechronicle.api.builtin.admissionregistration import columns as admissionregistration
-from kubechronicle.api.builtin.apiregistration import columns as apiregistration
 from kubechronicle.api.builtin.autoscaling import columns as autoscaling
 from kubechronicle.api.builtin.certificates import columns as certificates
 from kubechronicle.api.builtin.common.printer import Printer
-from kubechronicle.api.builtin.coordination import columns as coordination
 from kubechronicle.api.builtin.discovery import columns as discovery
 from kubechronicle.api.builtin.flowcontrol import columns as flowcontrol
-from kubechronicle.api.builtin.history import columns as history
 from kubechronicle.api.builtin.networking import columns as networking
 from kubechronicle.api.builtin.node import columns as node
-from kubechronicle.api.builtin.policy import columns as policy
 from kubechronicle.api.builtin.rbac import columns as rbac
 from kubechronicle.api.builtin.resource import columns as resource
 from kubechronicle.api.builtin.scheduling import columns as scheduling
@@ -31,17 +26,12 @@ from kubechronicle.api.builtin.storagemigration import columns as storagemigrati
 
 PRINTERS: Final[Mapping[str, Printer]] = {
     **kinds.PRINTERS,
-    **admissionregistration.PRINTERS,
-    **apiregistration.PRINTERS,
     **autoscaling.PRINTERS,
     **certificates.PRINTERS,
-    **coordination.PRINTERS,
     **discovery.PRINTERS,
     **flowcontrol.PRINTERS,
-    **history.PRINTERS,
     **networking.PRINTERS,
     **node.PRINTERS,
-    **policy.PRINTERS,
     **rbac.PRINTERS,
     **resource.PRINTERS,
     **scheduling.PRINTERS,

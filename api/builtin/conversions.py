@@ -14,7 +14,6 @@ from kubechronicle.api.builtin.autoscaling import conversions as autoscaling
 from kubechronicle.api.builtin.autoscaling import conversions_beta as autoscaling_beta
 from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.builtin.discovery import conversions as discovery
-from kubechronicle.api.builtin.policy import conversions as policy
 from kubechronicle.api.values.objects import Object
 
 CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
@@ -22,7 +21,6 @@ CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
     **autoscaling.CONVERTERS,
     **autoscaling_beta.CONVERTERS,
     **discovery.CONVERTERS,
-    **policy.CONVERTERS,
 }
 """(kind, from version, to version) -> converter."""
 

@@ -11,14 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin import kinds
-from kubechronicle.api.builtin.admissionregistration import defaults as admissionregistration
 from kubechronicle.api.builtin.apiextensions import defaults as apiextensions
-from kubechronicle.api.builtin.apiregistration import defaults as apiregistration
 from kubechronicle.api.builtin.autoscaling import defaults as autoscaling
 from kubechronicle.api.builtin.discovery import defaults as discovery
 from kubechronicle.api.builtin.flowcontrol import defaults as flowcontrol
 from kubechronicle.api.builtin.networking import defaults as networking
-from kubechronicle.api.builtin.policy import defaults as policy
 from kubechronicle.api.builtin.rbac import defaults as rbac
 from kubechronicle.api.builtin.resource import defaults as resource
 from kubechronicle.api.builtin.scheduling import defaults as scheduling
@@ -27,8 +24,6 @@ from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **kinds.DEFAULT_VALUES,
-    **admissionregistration.VALUES,
-    **apiregistration.VALUES,
     **autoscaling.VALUES,
     **discovery.VALUES,
     **networking.VALUES,
@@ -45,11 +40,9 @@ RESOURCE_LISTS: Final = kinds.RESOURCE_LISTS
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     **kinds.DEFAULT_FUNCTIONS,
     **apiextensions.FUNCTIONS,
-    **apiregistration.FUNCTIONS,
     **autoscaling.FUNCTIONS,
     **flowcontrol.FUNCTIONS,
     **networking.FUNCTIONS,
-    **policy.FUNCTIONS,
     **rbac.FUNCTIONS,
     **resource.FUNCTIONS,
 }

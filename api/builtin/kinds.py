@@ -22,7 +22,27 @@ from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object
 
 SHARED: Final[Mapping[str, str]] = {
+    "admissionregistration.mutatingadmissionpolicy": "admissionregistration.policies",
+    "admissionregistration.mutatingadmissionpolicybinding": "admissionregistration.policies",
+    "admissionregistration.mutatingwebhookconfiguration": "admissionregistration.webhooks",
+    "admissionregistration.validatingadmissionpolicy": "admissionregistration.policies",
+    "admissionregistration.validatingadmissionpolicybinding": "admissionregistration.policies",
+    "admissionregistration.validatingwebhookconfiguration": "admissionregistration.webhooks",
+    "authentication.selfsubjectreview": "authentication.reviews",
+    "authentication.tokenreview": "authentication.reviews",
+    "authorization.localsubjectaccessreview": "authorization.access_reviews",
+    "authorization.selfsubjectaccessreview": "authorization.access_reviews",
+    "authorization.selfsubjectrulesreview": "authorization.access_reviews",
+    "authorization.subjectaccessreview": "authorization.access_reviews",
     "core.binding": "core.pod",
+    "history.branch": "history.branches",
+    "history.branchchange": "history.branches",
+    "history.clusterread": "history.reads",
+    "history.clusterrevision": "history.revisions",
+    "history.read": "history.reads",
+    "history.readrecording": "history.reads",
+    "history.revision": "history.revisions",
+    "history.transaction": "history.revisions",
 }
 """Kind's place by the rule -> the file that it shares with kinds of the same idea."""
 _MOVED: Final = (
@@ -30,6 +50,13 @@ _MOVED: Final = (
     "batch",
     "core",
     "events",
+    "policy",
+    "coordination",
+    "apiregistration",
+    "authorization",
+    "authentication",
+    "history",
+    "admissionregistration",
 )
 
 

@@ -12,22 +12,15 @@ from functools import cache
 from typing import Final
 
 from kubechronicle.api.builtin import gated_fields, kinds
-from kubechronicle.api.builtin.admissionregistration import strategy as admissionregistration
 from kubechronicle.api.builtin.apiextensions import strategy as apiextensions
-from kubechronicle.api.builtin.apiregistration import strategy as apiregistration
-from kubechronicle.api.builtin.authentication import strategy as authentication
-from kubechronicle.api.builtin.authorization import strategy as authorization
 from kubechronicle.api.builtin.autoscaling import strategy as autoscaling
 from kubechronicle.api.builtin.certificates import strategy as certificates
 from kubechronicle.api.builtin.common.status_strategies import STATUS
-from kubechronicle.api.builtin.coordination import strategy as coordination
 from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
 from kubechronicle.api.builtin.discovery import strategy as discovery
 from kubechronicle.api.builtin.flowcontrol import strategy as flowcontrol
-from kubechronicle.api.builtin.history import strategy as history
 from kubechronicle.api.builtin.networking import strategy as networking
 from kubechronicle.api.builtin.node import strategy as node
-from kubechronicle.api.builtin.policy import strategy as policy
 from kubechronicle.api.builtin.rbac import strategy as rbac
 from kubechronicle.api.builtin.resource import strategy as resource
 from kubechronicle.api.builtin.scheduling import strategy as scheduling
@@ -40,20 +33,13 @@ from kubechronicle.api.values.objects import Object
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     **kinds.STRATEGIES,
-    **admissionregistration.STRATEGIES,
     **apiextensions.STRATEGIES,
-    **apiregistration.STRATEGIES,
-    **authentication.STRATEGIES,
-    **authorization.STRATEGIES,
     **autoscaling.STRATEGIES,
     **certificates.STRATEGIES,
-    **coordination.STRATEGIES,
     **discovery.STRATEGIES,
     **flowcontrol.STRATEGIES,
-    **history.STRATEGIES,
     **networking.STRATEGIES,
     **node.STRATEGIES,
-    **policy.STRATEGIES,
     **rbac.STRATEGIES,
     **resource.STRATEGIES,
     **scheduling.STRATEGIES,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.builtin import strategies
-from kubechronicle.api.builtin.admissionregistration.static_names import SUFFIX
+from kubechronicle.api.builtin.admissionregistration.webhooks import STATIC_SUFFIX
 from kubechronicle.api.codecs import yaml
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration.files import ConfigFileError
@@ -138,8 +138,10 @@ def _checked_name(obj: Object, path: str, places: dict[tuple[str, str], str]) ->
     name, kind = obj["metadata"].get("name") or "", obj["kind"]
     if not name:
         raise ConfigFileError(f"resource in file {go_quote(path)} must have a name")
-    if not name.endswith(SUFFIX):
-        raise ConfigFileError(f'{go_quote(name)} in file {go_quote(path)} must have a name ending with "{SUFFIX}"')
+    if not name.endswith(STATIC_SUFFIX):
+        raise ConfigFileError(
+            f'{go_quote(name)} in file {go_quote(path)} must have a name ending with "{STATIC_SUFFIX}"'
+        )
     if (kind, name) in places:
         seen = go_quote(places[kind, name])
         raise ConfigFileError(
@@ -169,7 +171,7 @@ def _check_constraints(obj: Object, name: str, path: str) -> None:
     policy = spec.get("policyName") or ""
     if not policy:
         raise ConfigFileError(f"binding {quoted} must reference a policy (spec.policyName)")
-    if not policy.endswith(SUFFIX):
-        raise ConfigFileError(f'binding {quoted}: spec.policyName {go_quote(policy)} must end with "{SUFFIX}"')
+    if not policy.endswith(STATIC_SUFFIX):
+        raise ConfigFileError(f'binding {quoted}: spec.policyName {go_quote(policy)} must end with "{STATIC_SUFFIX}"')
     if spec.get("paramRef") is not None:
         raise ConfigFileError(f"binding {quoted}: spec.paramRef is not supported for static manifests")

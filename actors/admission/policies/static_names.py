@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS
-from kubechronicle.api.builtin.admissionregistration.static_names import RESERVED, SUFFIX
+from kubechronicle.api.builtin.admissionregistration.webhooks import STATIC_RESERVED, STATIC_SUFFIX
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.eventlog.entries import Entry
 
@@ -41,5 +41,5 @@ class StaticNames:
         if attributes.operation != CREATE or obj is None or rt.kind not in EXEMPT_KINDS:
             return
         name = obj["metadata"].get("name") or ""
-        if name.endswith(SUFFIX):
-            attributes.causes.append(invalid_value("metadata.name", name, RESERVED))
+        if name.endswith(STATIC_SUFFIX):
+            attributes.causes.append(invalid_value("metadata.name", name, STATIC_RESERVED))

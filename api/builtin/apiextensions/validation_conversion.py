@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kubechronicle.api.builtin.admissionregistration.validation_webhooks import client_config
+from kubechronicle.api.builtin.admissionregistration.webhooks import client_config
 from kubechronicle.api.builtin.apiextensions.where import Where
 from kubechronicle.api.builtin.common.checks import one_of, repeated, wrong
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required

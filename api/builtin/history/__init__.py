@@ -1,1 +1,1 @@
-"""Kinds of the project's own API group: revisions."""
+"""Kinds of the project's own API group: revisions, reads, tags and branches."""

@@ -8,7 +8,7 @@ import pytest
 from pipeline_writes import rejections_of
 from rejections import rejection_reasons
 
-from kubechronicle.api.builtin.admissionregistration.validation_webhooks import client_config
+from kubechronicle.api.builtin.admissionregistration.webhooks import client_config
 
 HOOK = {
     "name": "a.b.example.com",

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.authorization import validation
+from kubechronicle.api.builtin.authorization.access_reviews import (
+    validate_local_subject_access,
+    validate_subject_access,
+)
 
 Requirement = dict[str, Any]
 
@@ -15,7 +18,7 @@ def causes_of(field: str, *requirements: Requirement) -> list[tuple[str, str]]:
     attributes = {"verb": "get", "resource": "pods", field: {"requirements": list(requirements)}}
     review = {"metadata": {}, "spec": {"user": "u", "resourceAttributes": attributes}}
     prefix = f"spec.resourceAttributes.{field}.requirements"
-    causes = validation.subject_access(review)
+    causes = validate_subject_access(review)
     assert all(cause.field.startswith(prefix) for cause in causes)
     return [(cause.reason, cause.field.removeprefix(prefix)) for cause in causes]
 
@@ -48,18 +51,18 @@ def test_any_key_is_a_field() -> None:
 def test_metadata_must_be_empty_and_empty_maps_are() -> None:
     spec = {"user": "u", "resourceAttributes": {"verb": "get"}}
     accepted = {"labels": {}, "finalizers": [], "managedFields": [{"manager": "m"}]}
-    assert validation.subject_access({"metadata": accepted, "spec": spec}) == []
+    assert validate_subject_access({"metadata": accepted, "spec": spec}) == []
     for metadata in ({"name": "x"}, {"namespace": "x"}):
-        causes = validation.subject_access({"metadata": metadata, "spec": spec})
+        causes = validate_subject_access({"metadata": metadata, "spec": spec})
         assert [cause.field for cause in causes] == ["metadata"]
     spec = {"user": "u", "resourceAttributes": {"verb": "get", "namespace": "x"}}
-    assert validation.local_subject_access({"metadata": {"namespace": "x"}, "spec": spec}) == []
+    assert validate_local_subject_access({"metadata": {"namespace": "x"}, "spec": spec}) == []
 
 
 def test_refused_metadata_is_shown_in_the_order_of_kubernetes() -> None:
     entry = {"fieldsV1": {"f:spec": {"f:user": {}, "f:uid": {}}}, "manager": "m"}
     review = {"metadata": {"managedFields": [entry], "name": "a"}, "spec": {"user": "u", "nonResourceAttributes": {}}}
-    (cause,) = validation.subject_access(review)
+    (cause,) = validate_subject_access(review)
     assert cause.message.startswith(
         'Invalid value: {"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:spec":{"f:uid":{},"f:user":{}}}}]}'
     )

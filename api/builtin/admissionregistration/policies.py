@@ -1,17 +1,23 @@
-"""Validation of admission policies and their bindings."""
+"""ValidatingAdmissionPolicy and MutatingAdmissionPolicy, and their bindings.
+
+Source: Kubernetes' ``registry/admissionregistration``, ``apis/admissionregistration`` and
+``pkg/printers/internalversion``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from kubechronicle.api.builtin.admissionregistration.validation_webhooks import (
+from kubechronicle.api.builtin.admissionregistration.webhooks import (
     FAILURE_POLICIES,
     MATCH_POLICIES,
     match_conditions,
     rule_with_operations,
+    static_name_warnings,
 )
+from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import (
     label_selector,
     one_of,
@@ -22,9 +28,30 @@ from kubechronicle.api.builtin.common.checks import (
 )
 from kubechronicle.api.builtin.common.conditions import conditions
 from kubechronicle.api.builtin.common.expressions import PolicyExpressions
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Cells, Column, Printer, age_of, at, counted, name_of
+from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.strategy.strategy import Check, Strategy, Validate
 from kubechronicle.api.values import json_path, names
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- preparation ------------------------------------------------------------------------------------------------------
+
+
+def _policy_strategy(validate: Validate) -> Strategy:
+    return Strategy(
+        update_checks=(Check.CHANGE, Check.METADATA, Check.OBJECT),
+        status=False,
+        kube_finalizers=False,
+        generation=True,
+        unconditional_update=False,
+        validate=validate,
+        warnings=static_name_warnings,
+    )
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
 
 ACTIONS: Final = ("Audit", "Deny", "Warn")
 REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -124,7 +151,7 @@ def _policy(spec: Object, expressions: PolicyExpressions, *, mutates: bool = Fal
     return causes
 
 
-def validating_policy(obj: Object) -> list[Cause]:
+def validate_validating_policy(obj: Object) -> list[Cause]:
     """Check the match constraints, variables, validations and audit annotations of a ValidatingAdmissionPolicy."""
     spec = obj["spec"]
     expressions = PolicyExpressions(spec)
@@ -160,7 +187,7 @@ def validating_policy(obj: Object) -> list[Cause]:
     return causes
 
 
-def mutating_policy(obj: Object) -> list[Cause]:
+def validate_mutating_policy(obj: Object) -> list[Cause]:
     """Check the match constraints, variables and mutations of a MutatingAdmissionPolicy."""
     spec = obj["spec"]
     expressions = PolicyExpressions(spec)
@@ -213,7 +240,7 @@ def _parameters(reference: Object, field: str) -> list[Cause]:
     return causes + one_of(action, ("Deny", "Allow"), f"{field}.parameterNotFoundAction")
 
 
-def validating_binding(obj: Object) -> list[Cause]:
+def validate_validating_binding(obj: Object) -> list[Cause]:
     """Check the policy name, parameters, matched resources and actions of a ValidatingAdmissionPolicyBinding."""
     spec, field = obj["spec"], "spec.validationActions"
     causes = _binding(spec)
@@ -234,13 +261,13 @@ def validating_binding(obj: Object) -> list[Cause]:
     return causes
 
 
-def mutating_binding(obj: Object) -> list[Cause]:
+def validate_mutating_binding(obj: Object) -> list[Cause]:
     """Check the policy name, parameters and matched resources of a MutatingAdmissionPolicyBinding."""
     causes, match = _binding(obj["spec"]), obj["spec"].get("matchResources")
     return causes if match is None else causes + _mutable(match, "spec.matchResources")
 
 
-def policy_status(new: Object, old: Object) -> list[Cause]:
+def validate_policy_status(new: Object, old: Object) -> list[Cause]:
     """Check that type checking warnings name a field and a text, and that conditions are complete."""
     status, field = new.get("status") or {}, "status.typeChecking.expressionWarnings"
     causes: list[Cause] = []
@@ -253,3 +280,117 @@ def policy_status(new: Object, old: Object) -> list[Cause]:
         elif problem := json_path.problem(f"{{{reference}}}"):
             causes.append(invalid_value(f"{field}[{index}].fieldRef", reference, f"invalid JSONPath: {problem}"))
     return causes + conditions(status.get("conditions") or (), "status.conditions")
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+
+def _policy_cells(rules: str) -> Cells:
+    def cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+        kind = at(obj, "spec", "paramKind")
+        text = "<unset>" if kind is None else f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}"
+        return [name_of(obj), len(at(obj, "spec", rules, default=())), text, age_of(obj, since)]
+
+    return cells
+
+
+def _selector_struct(selector: ReadOnlyObject) -> str:
+    """Return a LabelSelector as its generated Go String method prints it."""
+    labels = selector.get("matchLabels") or {}
+    pairs = "".join(f"{key}: {labels[key]}," for key in sorted(labels))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{term.get('key', '')},Operator:{term.get('operator', '')},"
+        f"Values:[{' '.join(term.get('values') or ())}],}},"
+        for term in selector.get("matchExpressions") or ()
+    )
+    listed = f"[]LabelSelectorRequirement{{{expressions}}}"
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{pairs}}},MatchExpressions:{listed},}}"
+
+
+def _param_ref(ref: ReadOnlyObject | None) -> str:
+    if ref is not None and ref.get("name"):
+        return f"{ref.get('namespace') or '*'}/{ref['name']}"
+    if ref is not None and ref.get("selector") is not None:
+        return _selector_struct(ref["selector"])
+    return "<unset>"
+
+
+def _binding_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    spec = obj.get("spec") or {}
+    return [name_of(obj), spec.get("policyName") or "", _param_ref(spec.get("paramRef")), age_of(obj, since)]
+
+
+_PARAM_KIND: Final = Column(
+    "ParamKind", text="ParamKind specifies the kind of resources used to parameterize this policy"
+)
+_BINDING_PRINTER: Final = Printer(
+    (
+        NAME,
+        Column("PolicyName", text="PolicyName indicates the policy definition which the policy binding binded to"),
+        Column("ParamRef", text="ParamRef indicates the param resource which sets the configuration param"),
+        AGE,
+    ),
+    _binding_cells,
+)
+
+
+# -- the kinds --------------------------------------------------------------------------------------------------------
+
+KINDS: Final = (
+    BuiltinKind(
+        resource="validatingadmissionpolicies.admissionregistration.k8s.io",
+        strategy=Strategy(
+            update_checks=(Check.CHANGE, Check.METADATA, Check.OBJECT),
+            kube_finalizers=False,
+            generation=True,
+            unconditional_update=False,
+            validate=validate_validating_policy,
+            warnings=static_name_warnings,
+            subresources=only_status(validate_policy_status, checks=(Check.CHANGE,)),
+        ),
+        default_values={
+            "admissionregistration.v1.NamedRuleWithOperations": {"scope": "*"},
+            "admissionregistration.v1.MatchResources": {
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": {},
+                "objectSelector": {},
+            },
+            "admissionregistration.v1.ValidatingAdmissionPolicySpec": {"failurePolicy": "Fail"},
+        },
+        printer=Printer(
+            (
+                NAME,
+                counted(
+                    "Validations", "Validations indicates the number of validation rules defined in this configuration"
+                ),
+                _PARAM_KIND,
+                AGE,
+            ),
+            _policy_cells("validations"),
+        ),
+    ),
+    BuiltinKind(
+        resource="validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        strategy=_policy_strategy(validate_validating_binding),
+        printer=_BINDING_PRINTER,
+    ),
+    BuiltinKind(
+        resource="mutatingadmissionpolicies.admissionregistration.k8s.io",
+        strategy=_policy_strategy(validate_mutating_policy),
+        default_values={"admissionregistration.v1.MutatingAdmissionPolicySpec": {"failurePolicy": "Fail"}},
+        printer=Printer(
+            (
+                NAME,
+                counted("Mutations", "Mutation indicates the number of mutations rules defined in this configuration"),
+                _PARAM_KIND,
+                AGE,
+            ),
+            _policy_cells("mutations"),
+        ),
+    ),
+    BuiltinKind(
+        resource="mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+        strategy=_policy_strategy(validate_mutating_binding),
+        printer=_BINDING_PRINTER,
+    ),
+)

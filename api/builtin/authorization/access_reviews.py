@@ -1,4 +1,8 @@
-"""Validation of access reviews (``apis/authorization/validation/validation.go``)."""
+"""The kinds of access reviews and rules reviews.
+
+Reviews are not stored. Their field manager owns all fields that the client sent, the status included. Source:
+Kubernetes' ``apis/authorization/validation/validation.go``.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common import checks
+from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.codecs.wire.json_order import in_order_of
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
+from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import ReadOnlyObject
 
 ONE_OF: Final = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _ATTRIBUTES: Final = "spec.resourceAttributes"
 
 
-def subject_access(obj: ReadOnlyObject) -> list[Cause]:
+def validate_subject_access(obj: ReadOnlyObject) -> list[Cause]:
     return _spec_of_a_subject(obj["spec"]) + _metadata(obj["metadata"])
 
 
-def local_subject_access(obj: ReadOnlyObject) -> list[Cause]:
+def validate_local_subject_access(obj: ReadOnlyObject) -> list[Cause]:
     spec, namespace = obj["spec"], obj["metadata"].get("namespace", "")
     causes = _spec_of_a_subject(spec) + _metadata(obj["metadata"], "namespace")
     attributes = spec.get("resourceAttributes")
@@ -31,7 +37,7 @@ def local_subject_access(obj: ReadOnlyObject) -> list[Cause]:
     return causes
 
 
-def self_subject_access(obj: ReadOnlyObject) -> list[Cause]:
+def validate_self_subject_access(obj: ReadOnlyObject) -> list[Cause]:
     spec = obj["spec"]
     return _one_of(spec) + _selectors(spec) + _metadata(obj["metadata"])
 
@@ -100,3 +106,20 @@ def _metadata(metadata: Mapping[str, Any], *allowed: str) -> list[Cause]:
         return []
     shown = in_order_of("meta/v1.ObjectMeta", dict(metadata))
     return [invalid_value("metadata", shown, "must be empty" + (" except for namespace" if allowed else ""))]
+
+
+KINDS: Final = (
+    BuiltinKind(
+        resource="localsubjectaccessreviews.authorization.k8s.io",
+        strategy=Strategy(status=False, validate=validate_local_subject_access),
+    ),
+    BuiltinKind(
+        resource="selfsubjectaccessreviews.authorization.k8s.io",
+        strategy=Strategy(status=False, validate=validate_self_subject_access),
+    ),
+    BuiltinKind(resource="selfsubjectrulesreviews.authorization.k8s.io", strategy=Strategy(status=False)),
+    BuiltinKind(
+        resource="subjectaccessreviews.authorization.k8s.io",
+        strategy=Strategy(status=False, validate=validate_subject_access),
+    ),
+)

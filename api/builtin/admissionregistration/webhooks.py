@@ -1,14 +1,51 @@
-"""Validation of webhook configurations, and of the fields that admission policies share with them."""
+"""ValidatingWebhookConfiguration and MutatingWebhookConfiguration, and the fields that admission policies share with
+them.
+
+Source: Kubernetes' ``registry/admissionregistration``, ``apis/admissionregistration`` and
+``pkg/printers/internalversion``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import label_selector, one_of_if_set, qualified_name, repeated, wrong
 from kubechronicle.api.builtin.common.expressions import match_condition
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, counted, name_of
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
+from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- names of configurations from files (KEP-5793) --------------------------------------------------------------------
+
+STATIC_SUFFIX: Final = ".static.k8s.io"
+STATIC_RESERVED: Final = (
+    f'names ending with "{STATIC_SUFFIX}" are reserved for static manifest-based configurations and cannot be managed '
+    "via the API"
+)
+
+
+def static_name_warnings(new: Object, old: Object | None) -> Sequence[str]:
+    """Return a warning about a name that is reserved."""
+    return (f"metadata.name: {STATIC_RESERVED}",) if new["metadata"].get("name", "").endswith(STATIC_SUFFIX) else ()
+
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
+
+_WEBHOOK: Final[Mapping[str, Any]] = {
+    "failurePolicy": "Fail",
+    "matchPolicy": "Equivalent",
+    "namespaceSelector": {},
+    "objectSelector": {},
+    "timeoutSeconds": 10,
+}
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
 
 SCOPES: Final = ("*", "Cluster", "Namespaced")
 OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -71,9 +108,6 @@ def _resources(resources: list[str], field: str) -> list[Cause]:
         detail = "if '*' is present, must not specify other resources without subresources"
         causes.append(invalid_value(field, resources, detail))
     return causes
-
-
-# -- webhooks ---------------------------------------------------------------------------------------------------------
 
 
 def fully_qualified_name(name: str, field: str) -> list[Cause]:
@@ -183,7 +217,7 @@ def _webhook(hook: Object, field: str) -> list[Cause]:
     return causes + match_conditions(hook.get("matchConditions") or (), f"{field}.matchConditions")
 
 
-def webhooks(obj: Object) -> list[Cause]:
+def validate_webhooks(obj: Object) -> list[Cause]:
     """Check each webhook of a configuration, and that their names differ."""
     causes: list[Cause] = []
     seen: set[str] = set()
@@ -210,3 +244,51 @@ def match_conditions(conditions: Any, field: str, *, params: bool = False) -> li
             causes.append(duplicate(f"{path}.name", name))
         seen.add(name)
     return causes
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+
+def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    return [name_of(obj), len(obj.get("webhooks") or ()), age_of(obj, since)]
+
+
+_PRINTER: Final = Printer(
+    (NAME, counted("Webhooks", "Webhooks indicates the number of webhooks registered in this configuration"), AGE),
+    _cells,
+)
+
+
+# -- the kinds --------------------------------------------------------------------------------------------------------
+
+_STRATEGY: Final = Strategy(
+    update_checks=(Check.CHANGE, Check.METADATA, Check.OBJECT),
+    status=False,
+    kube_finalizers=False,
+    generation=True,
+    generation_fields=("webhooks",),
+    generation_counts_empties=True,
+    unconditional_update=False,
+    validate=validate_webhooks,
+    warnings=static_name_warnings,
+)
+
+KINDS: Final = (
+    BuiltinKind(
+        resource="validatingwebhookconfigurations.admissionregistration.k8s.io",
+        strategy=_STRATEGY,
+        default_values={
+            "admissionregistration.v1.ValidatingWebhook": _WEBHOOK,
+            "admissionregistration.v1.Rule": {"scope": "*"},
+            "admissionregistration.v1.RuleWithOperations": {"scope": "*"},
+            "admissionregistration.v1.ServiceReference": {"port": 443},
+        },
+        printer=_PRINTER,
+    ),
+    BuiltinKind(
+        resource="mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        strategy=_STRATEGY,
+        default_values={"admissionregistration.v1.MutatingWebhook": {**_WEBHOOK, "reinvocationPolicy": "Never"}},
+        printer=_PRINTER,
+    ),
+)
