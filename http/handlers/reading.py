@@ -7,15 +7,9 @@ from dataclasses import replace
 from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.elsewhere import ERASED
-from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.meta import metadata
-from kubechronicle.api.meta.options import (
-    ListOptions,
-    parse_get_options,
-    parse_list_options,
-    parse_resource_version,
-)
+from kubechronicle.api.meta.options import ListOptions, parse_get_options, parse_list_options
 from kubechronicle.api.meta.paging import INCONSISTENT
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
@@ -39,7 +33,7 @@ from kubechronicle.http.handlers.revisions import (
     warn_if_nothing,
     without_noise,
 )
-from kubechronicle.http.handlers.watch import storage_revision, watch
+from kubechronicle.http.handlers.watch import requested_revision, watch
 from kubechronicle.http.handlers.write_request import namespace_of
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
@@ -49,10 +43,9 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
     info = context.info
     encoder = backend.encoders.choose(request, context, rt)
     options = parse_get_options(context.query.as_dict())
-    revision = None
     if options.resource_version:
         metadata.match_name_syntax(info.name)
-        revision = storage_revision(options.resource_version)
+    revision = requested_revision(rt, options.resource_version, verb="get")
     entry = await backend.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
     if entry is None:
         metadata.match_name_syntax(info.name)
@@ -74,7 +67,7 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
     if options.continue_ and options.resource_version not in ("", "0"):
         parse_continue(rt, selection, options.continue_)
         raise status.bad_request("specifying resource version is not allowed when using continue")
-    revision = (parse_position(options.resource_version) if rt.of_log else None) or list_revision(options)
+    revision = requested_revision(rt, options.resource_version, verb="list")
     exact = reads_exactly(options, revision, paged=options.limit > 0)
     if options.continue_ and not rt.of_log:
         read_at, _ = parse_continue(rt, selection, options.continue_)
@@ -148,13 +141,3 @@ def reads_exactly(options: ListOptions, revision: int | None, *, paged: bool) ->
     """Tell if a list is one of exactly its revision: by its match, or without a match if it is read in pages."""
     match = options.resource_version_match
     return match == "Exact" or (not match and paged and bool(revision))
-
-
-def list_revision(options: ListOptions) -> int | None:
-    """Return the resourceVersion of a list as a number. StatusError 400."""
-    if not options.resource_version:
-        return None
-    try:
-        return parse_resource_version(options.resource_version)
-    except ValueError as error:
-        raise status.bad_request(f"invalid resource version: {error}") from None

@@ -52,6 +52,7 @@ CHUNK_BYTES = 64 * 1024
 # that a slow client holds only one part in memory.
 INITIAL_PART = 500
 INITIAL_BYTES = 256 * 1024
+UNCACHED = frozenset({"events"})  # storage resources (k8s.io/kubernetes pkg/kubeapiserver: DefaultWatchCacheSizes)
 MANY_BYTES = 1024 * 1024  # of the events of a batch, from which their frames are made in a thread
 # Seconds between two attempts to read the log while it is unavailable.
 LOG_RETRY = 1.0
@@ -60,10 +61,7 @@ LOG_RETRY = 1.0
 async def watch(
     backend: Backend, request: Request, context: Context, rt: ResourceType, options: ListOptions, selection: Selection
 ) -> Response:
-    revision = None
-    if options.resource_version:
-        joined = parse_position(options.resource_version) if rt.of_log else None
-        revision = joined or storage_revision(options.resource_version)
+    revision = requested_revision(rt, options.resource_version, verb="watch")
     if revision and not rt.of_log:
         await check_list(backend, context, rt, selection.namespace, revision)
     encoder = _encoder(backend, request, context, rt)
@@ -113,11 +111,22 @@ def _encoder(backend: Backend, request: Request, context: Context, rt: ResourceT
     return encoder
 
 
-def storage_revision(text: str) -> int:
-    """Parse a resourceVersion as kube-apiserver's storage does. StatusError 500 without a reason."""
+def requested_revision(rt: ResourceType, text: str, *, verb: str) -> int | None:
+    """Return the resourceVersion that a read asks for; None if it asks for none, or the kind has none to offer.
+
+    ``verb``: "get", "list" or "watch". A text that is no number is rejected as by the part of kube-apiserver that would
+    read it: 400 for lists, and for a get of a kind that its watch cache leaves out; 500 without a reason otherwise.
+    """
+    if not text or not (rt.stored or rt.of_log):
+        return None
+    joined = parse_position(text) if rt.of_log else None
+    if joined is not None:
+        return joined
     try:
         return parse_resource_version(text)
     except ValueError as error:
+        if verb == "list" or rt.of_log or (verb == "get" and rt.resource in UNCACHED):
+            raise status.bad_request(f"invalid resource version: {error}") from None
         raise status.unknown(str(error)) from None
 
 

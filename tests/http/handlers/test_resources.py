@@ -668,11 +668,43 @@ async def test_a_future_revision_is_awaited_then_504(autojump_clock: MockClock) 
             assert answer.header("retry-after") == ("1" if retry else "")
 
 
-async def test_revisions_that_are_none(autojump_clock: MockClock) -> None:
+EVENT = "namespaces/default/events/a"
+REVISIONS = "/apis/history.kubechronicle.dev/v1/namespaces/default/revisions"
+
+
+@pytest.mark.parametrize("revision", ["x", "-1", "1.5", "99999999999999999999999"])
+@pytest.mark.parametrize(
+    ("code", "method", "path"),
+    [
+        (400, "GET", MAPS),
+        (400, "DELETE", MAPS),
+        (500, "GET", f"{MAPS}/a"),
+        (500, "GET", f"{MAPS}?watch=1"),
+        (400, "GET", f"/api/v1/{EVENT}"),  # kube-apiserver has no watch cache of them: the store itself reads it
+        (400, "GET", f"/apis/events.k8s.io/v1/{EVENT}"),
+        (500, "GET", "/api/v1/events?watch=1"),
+        (400, "GET", REVISIONS),
+        (400, "GET", f"{REVISIONS}/1"),
+        (200, "GET", "/api/v1/componentstatuses"),  # nothing stores them, so nothing reads it
+        (200, "GET", "/api/v1/componentstatuses/etcd-0"),
+    ],
+)
+async def test_a_revision_that_is_no_number(
+    autojump_clock: MockClock, revision: str, code: int, method: str, path: str
+) -> None:
     async with open_server() as server:
-        for revision in ("x", "-1", "1.5", "99999999999999999999999"):
-            (await server.ask("GET", f"{MAPS}?resourceVersion={revision}")).refused(400)
-            assert (await server.ask("GET", f"{MAPS}/a?resourceVersion={revision}")).status in (400, 500)
+        joined = "&" if "?" in path else "?"
+        answer = await server.ask(method, f"{path}{joined}resourceVersion={revision}")
+        if code == 200:
+            answer.ok()
+            return
+        start = "invalid resource version: " if code == 400 else ""
+        problem = f'resourceVersion: Invalid value: "{revision}": strconv.ParseUint: parsing "{revision}": '
+        assert answer.refused(code)["message"].startswith(f"{start}{problem}")
+
+
+async def test_matches_of_revisions_that_contradict(autojump_clock: MockClock) -> None:
+    async with open_server() as server:
         for query in (
             "resourceVersionMatch=Exact",
             "resourceVersion=0&resourceVersionMatch=Exact",
