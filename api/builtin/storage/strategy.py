@@ -6,6 +6,7 @@ Sources are the ``strategy.go`` files of Kubernetes' ``registry/storage``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from kubechronicle.api.builtin.common.status_strategies import only_status
@@ -63,6 +64,9 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
         unconditional_update=False,
         validate=validation.csi_node,
         validate_update=validation.csi_node_update,
+        without_gates={
+            "MutableCSINodeAllocatableCount": {"validate_update": partial(validation.csi_node_update, mutable=())}
+        },
     ),
     "csistoragecapacities.storage.k8s.io": Strategy(
         update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import (
@@ -195,15 +195,15 @@ def csi_node(obj: Object) -> list[Cause]:
     return causes
 
 
-def csi_node_update(new: Object, old: Object) -> list[Cause]:
-    """Reject changes of a driver that stays on the node, except of its allocatable count."""
+def csi_node_update(new: Object, old: Object, mutable: Collection[str] = ("allocatable",)) -> list[Cause]:
+    """Reject changes of a driver that stays on the node, except of its ``mutable`` fields."""
     causes: list[Cause] = []
     present: dict[str, list[Object]] = {}
     for driver in new["spec"].get("drivers") or ():
         present.setdefault(driver.get("name", ""), []).append(driver)
     for driver in old["spec"].get("drivers") or ():
         for now in present.get(driver.get("name", ""), ()):
-            frozen = [{key: value for key, value in each.items() if key != "allocatable"} for each in (now, driver)]
+            frozen = [{key: value for key, value in each.items() if key not in mutable} for each in (now, driver)]
             if frozen[0] != frozen[1]:
                 shown = {**(shape(frozen[0], "CSINodeDriver") or {}), "TopologyKeys": now.get("topologyKeys")}
                 causes.append(invalid_value("spec.drivers", shown, "field is immutable"))

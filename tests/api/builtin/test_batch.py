@@ -11,7 +11,10 @@ from rejections import causes_of_change, rejection_causes
 from kubechronicle.api.builtin.batch.cronjob import schedule_problem
 from kubechronicle.api.builtin.batch.job import validation
 from kubechronicle.api.builtin.batch.job.job import prepare_new_job
+from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta import metadata
+from kubechronicle.api.values.objects import Object
 
 CONTAINER = {"name": "c", "image": "i"}
 
@@ -244,3 +247,26 @@ def test_claims_for_a_whole_pod_are_rejected_even_if_the_list_is_empty() -> None
 def test_an_empty_preemption_policy_is_missing() -> None:
     job = {"spec": _with_template(preemptionPolicy="")}
     assert rejection_causes("batch/v1/jobs", job) == [("spec.template.spec.preemptionPolicy", "Required value")]
+
+
+def test_gates_of_changes_of_a_suspended_job() -> None:
+    def job(*, cpu: str = "1", selector: str = "a", started: bool = True) -> Object:
+        container = {**CONTAINER, "resources": {"requests": {"cpu": cpu}}}
+        template = {"spec": {"containers": [container], "restartPolicy": "Never", "nodeSelector": {"n": selector}}}
+        status = {"startTime": "2026-11-29T00:00:00Z", "conditions": [{"type": "Suspended", "status": "True"}]}
+        spec = {"suspend": True, "manualSelector": True, "template": template, "podReplacementPolicy": "Failed"}
+        return {"metadata": {"name": "j"}, "spec": spec, "status": status if started else {}}
+
+    def changed(gate: str, **change: Any) -> list[str]:
+        started = change.pop("started", True)
+        rules = KindRules(FeatureGates(given={gate: False} if gate else {}))
+        causes = rules.of("jobs.batch").validate_update(job(started=started, **change), job(started=started))
+        return [cause.field for cause in causes if cause.field in ("spec.template", "spec.template.spec")]
+
+    resources, scheduling = "MutablePodResourcesForSuspendedJobs", "MutableSchedulingDirectivesForSuspendedJobs"
+    assert changed("", cpu="2", selector="b") == []
+    assert changed(resources, cpu="2") == ["spec.template"]
+    assert changed(resources, selector="b") == []
+    assert changed(scheduling, cpu="2") == []
+    assert changed(scheduling, selector="b") == ["spec.template.spec"]
+    assert changed(scheduling, selector="b", started=False) == []

@@ -8,6 +8,11 @@ import pytest
 from pipeline_writes import create, rejections_of, update
 from rejections import rejection_reasons
 
+from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.values.objects import Object
+
 CLASS = {"provisioner": "a.example.com"}
 
 
@@ -130,3 +135,14 @@ def test_equal_topologies_and_ones_without_terms() -> None:
     assert [cause.partition(".")[0] for cause in found] == [f"allowedTopologies[{index}]" for index in (1, 2, 2)]
     found = rejections_of(path, {**body, "allowedTopologies": [{}]})
     assert found == ['allowedTopologies[0].matchLabelExpressions: Duplicate value: ""']
+
+
+def test_the_allocatable_count_of_a_driver_is_mutable_by_a_gate() -> None:
+    def node(count: int) -> Object:
+        return {"spec": {"drivers": [{"name": "d", "nodeID": "n", "allocatable": {"count": count}}]}}
+
+    older = KindRules(FeatureGates(effective_version(["1.33"], [])))
+    assert KindRules(FeatureGates()).of("csinodes.storage.k8s.io").validate_update(node(2), node(1)) == []
+    (cause,) = older.of("csinodes.storage.k8s.io").validate_update(node(2), node(1))
+    shown = '{"Name":"d","NodeID":"n","TopologyKeys":null,"Allocatable":{"Count":2}}'
+    assert cause.message.endswith(f": {shown}: field is immutable")

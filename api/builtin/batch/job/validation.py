@@ -209,7 +209,7 @@ def job_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Ca
     spec, held = new["spec"], old["spec"]
     causes = _whole_spec(spec, options) + _completions(spec, held)
     causes += immutable_selector(spec.get("selector"), held.get("selector"))
-    causes += _template_update(spec.get("template") or {}, old)
+    causes += _template_update(spec.get("template") or {}, old, options)
     for name, kind in _STAYING:
         if spec.get(name) != held.get(name):
             shown = record(spec.get(name), kind) if kind else spec.get(name)
@@ -232,13 +232,17 @@ def _completions(spec: Object, held: Object) -> list[Cause]:
 _SCHEDULING: Final = ("nodeSelector", "tolerations", "schedulingGates")
 
 
-def _template_update(template: Object, old: Object) -> list[Cause]:
+def _template_update(template: Object, old: Object, options: PodOptions) -> list[Cause]:
     """Reject a changed template. The metadata, scheduling and resources of a suspended job's template may change."""
     held = old["spec"].get("template") or {}
     if template == held:
         return []
-    if _is_suspended_and_idle(old):
-        wanted, spec = template.get("spec") or {}, _with_changeable_fields(held, template)
+    idle = _is_suspended_and_idle(old)
+    unstarted = bool(old["spec"].get("suspend")) and not (old.get("status") or {}).get("startTime")
+    if idle if options.scheduling_of_suspended else unstarted:
+        held = _with_scheduling(held, template)
+    if idle and options.resources_of_suspended:
+        wanted, spec = template.get("spec") or {}, _with_resources(held, template)
         if record(wanted, "PodSpec", compared=True) == record(spec, "PodSpec", compared=True):
             return []
         return [invalid_value("spec.template.spec", record(wanted, "PodSpec"), IMMUTABLE)]
@@ -257,16 +261,26 @@ def _is_suspended_and_idle(old: Object) -> bool:
     return bool(old["spec"].get("suspend")) and not status.get("active") and (suspended or not status.get("startTime"))
 
 
-def _with_changeable_fields(held: Object, template: Object) -> Object:
-    """Return the spec of the old template with the scheduling fields and resources of the new one."""
+def _with_scheduling(held: Object, template: Object) -> Object:
+    """Return the old template with the labels, annotations and scheduling fields of the new one."""
     spec: Object = copy_object(held.get("spec") or {})
     wanted = template.get("spec") or {}
+    metadata = dict(held.get("metadata") or {})
+    for name in ("labels", "annotations"):
+        keep(name, metadata, template.get("metadata") or {})
     for name in _SCHEDULING:
         keep(name, spec, wanted)
     affinity = dict(spec.pop("affinity", None) or {})
     keep("nodeAffinity", affinity, wanted.get("affinity") or {})
     if affinity or "affinity" in wanted:
         spec["affinity"] = affinity
+    return {**held, "metadata": metadata, "spec": spec}
+
+
+def _with_resources(held: Object, template: Object) -> Object:
+    """Return the spec of the old template with the resources of the new one's containers."""
+    spec: Object = copy_object(held.get("spec") or {})
+    wanted = template.get("spec") or {}
     for group in ("containers", "initContainers"):
         mine, others = spec.get(group) or (), wanted.get(group) or ()
         for one, other in zip(mine, others, strict=True) if len(mine) == len(others) else ():

@@ -24,6 +24,8 @@ GATES: Final = {
     "files_of_variables": "EnvFiles",
     "restarts_of_all": "RestartAllContainersOnContainerExits",
     "merged_selectors": "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+    "resources_of_suspended": "MutablePodResourcesForSuspendedJobs",
+    "scheduling_of_suspended": "MutableSchedulingDirectivesForSuspendedJobs",
 }
 """Option -> its gate."""
 
@@ -38,6 +40,8 @@ class PodOptions:
     ``files_of_variables``: variables may come from files (KEP-3721).
     ``restarts_of_all``: a restart rule may restart all containers, and sidecars may have rules (KEP-5532).
     ``merged_selectors``: matchLabelKeys of a spread constraint become a part of its selector (KEP-3243).
+    ``resources_of_suspended``: the resources of a suspended Job's pods may change (KEP-5440).
+    ``scheduling_of_suspended``: so may their scheduling after the Job has run; before, it always may.
     """
 
     comparing_tolerations: bool = False
@@ -46,6 +50,8 @@ class PodOptions:
     files_of_variables: bool = True
     restarts_of_all: bool = True
     merged_selectors: bool = True
+    resources_of_suspended: bool = True
+    scheduling_of_suspended: bool = True
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodOptions:
