@@ -38,7 +38,7 @@ def object_response(code: int, form: Representation, obj: Object) -> Response:
 def one_body_at_once(context: Context, encoder: EntryEncoder, entry: Entry) -> bytes | None:
     """Encode an answer of one object that is short, or as it is stored; None: it needs ``one_body``."""
     parts = context.parts
-    may_be_long = encoder.transforms or len(entry.json) > LARGE_BYTES
+    may_be_long = encoder.transforms or encoder.may_grow or len(entry.json) > LARGE_BYTES
     if (parts is not None and parts.spans is not None) or (may_be_long and encoder.work(entry) > LARGE_BYTES):
         return None
     if parts is None:

@@ -110,6 +110,11 @@ class EntryEncoder:
         return copy
 
     @property
+    def may_grow(self) -> bool:
+        """True if defaults of the present schema may make an object larger than its stored bytes."""
+        return self._schema is not None
+
+    @property
     def transforms(self) -> bool:
         """True if answers have rows of tables, or metadata, instead of the objects: both are cached as bytes."""
         return not self._plain
@@ -118,10 +123,11 @@ class EntryEncoder:
         """Return the bytes that the encoding of an entry is worth; 0 if its stored bytes are a part of the answer."""
         if self.splices(entry):
             return 0
+        size = len(entry.json) if self._schema is None or self._partial else self._schema.size(entry)
         if not self._table:
-            return len(entry.json)
+            return size
         printer = printer_of(self.rt)
-        return len(entry.json) * printer.times + printer.row_bytes
+        return size * printer.times + printer.row_bytes
 
     @property
     def items_variant(self) -> Hashable:
@@ -186,7 +192,7 @@ class EntryEncoder:
             return entry.json + b"\n"
         if self.form.media_type == PROTOBUF and not self._table:
             return self._enveloped(self._items.one(entry))
-        return self._transformed(*self._both(entry))
+        return self._transformed(entry.object(), None) if self._partial else self._transformed(*self._both(entry))
 
     def _enveloped(self, item: bytes) -> bytes:
         """Return an object in protobuf, given its list item."""

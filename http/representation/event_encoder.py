@@ -29,6 +29,10 @@ class NoForm(Exception):
     """An event has no form as a PartialObjectMetadataList, because its object is no list: the watch ends before it."""
 
 
+def _added(item: bytes) -> bytes:
+    return b'{"type":"ADDED","object":%b}\n' % item
+
+
 class EventEncoder(EntryEncoder):
     """Encodes the events of one watch. ``as_of`` moves on with each event."""
 
@@ -67,10 +71,11 @@ class EventEncoder(EntryEncoder):
             items = await self._items.all_large(entries)
             return [protobuf.encode_watch_event("ADDED", self._enveloped(item)) for item in items]
         if self._plain:
-            if self._schema is not None:
-                await self._schema.keeps_all(entries)  # marks them
+            shown_as_stored = self._schema is None or await self._schema.keeps_all(entries)
+            if not shown_as_stored and self.form.media_type == JSON:
+                return [_added(item) for item in await self._items.all_large(entries)]
             return [self._framed("ADDED", entry) for entry in entries]
-        return [b'{"type":"ADDED","object":%b}\n' % item for item in await self._items.all_large(entries)]
+        return [_added(item) for item in await self._items.all_large(entries)]
 
     def event(self, kind: str, entry: Entry, event: Event | None = None) -> bytes:
         """Return the frame of a watch event. ``event`` caches it for other watchers of the same form. NoForm."""

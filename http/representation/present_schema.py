@@ -52,6 +52,13 @@ class PresentSchema:
         """Tell whether an earlier look has found that the schema changes nothing in an entry."""
         return entry.mark in self._marks.keeping
 
+    def size(self, entry: Entry) -> int:
+        """Return the most bytes that an object may have by the present schema."""
+        if entry.mark in self._marks.keeping:
+            return len(entry.json)
+        size: int = self._rt.custom.storage.schema.size_with_defaults(entry.json)
+        return size
+
     def keeps(self, entry: Entry) -> bool:
         """Tell whether the schema changes nothing in an entry."""
         if entry.mark in self._marks.keeping:
@@ -70,7 +77,7 @@ class PresentSchema:
             return False
         pauses, kept = Pauses(), True
         for entry in entries:
-            if len(entry.json) > LARGE_BYTES and not self.is_known_to_keep(entry):
+            if not self.is_known_to_keep(entry) and self.size(entry) > LARGE_BYTES:
                 kept &= await LARGE_ENTRIES.run(self.keeps, entry)
             else:
                 kept &= self.keeps(entry)

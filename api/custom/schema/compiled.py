@@ -33,7 +33,18 @@ Object = dict[str, Any]
 class CompiledSchema:
     """A schema, ready for use by several threads at once. ``root``: its structure."""
 
-    __slots__ = ("_conforming", "_preserves", "_proof", "_settled", "_status", "_table", "_unproved", "_valid", "root")
+    __slots__ = (
+        "_conforming",
+        "_growth",
+        "_preserves",
+        "_proof",
+        "_settled",
+        "_status",
+        "_table",
+        "_unproved",
+        "_valid",
+        "root",
+    )
 
     def __init__(self, openapi: Schema, *, preserve_unknown: bool) -> None:
         self.root = Node(openapi)
@@ -49,6 +60,7 @@ class CompiledSchema:
         self._proof = LearnedProof(self.root, self._table) if provable else None
         self._conforming = KnownContents()
         self._unproved: bytes | None = None
+        self._growth: int | None = None
 
     def settle(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
         """Clean and default an object, in place. Arguments, result and exceptions are those of both steps."""
@@ -121,6 +133,16 @@ class CompiledSchema:
         """Set structural defaults, in place. defaults.TooManyDefaultsError if they make the object too large."""
         if self.root.deep_defaults:
             defaults.Filler().fill(obj, self.root)
+
+    def size_with_defaults(self, encoded: bytes) -> int:
+        """Return the most bytes that an object may have with its defaults. ``encoded``: the object as JSON."""
+        growth = self._growth
+        if growth is None:
+            growth = self._growth = defaults.most_added(self.root) if self.root.deep_defaults else 0
+        if not growth:
+            return len(encoded)
+        # Each object gets the defaults of its level, and each null may be replaced by one.
+        return len(encoded) + growth * (encoded.count(b"{") + encoded.count(b"null"))
 
     def complete(self, obj: Object) -> None:
         """Bring a merged object into form, without malformed metadata, and set its defaults, in place."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
-from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.meta.encoding import copy_object, size_of
 from kubechronicle.api.values.allowance import ALLOWANCE
 
 MAX_FILLED: Final = 200_000
@@ -77,6 +77,19 @@ class Filler:
         if self.left < 0:
             raise TooManyDefaultsError(f"the defaults of the schema add more than {MAX_FILLED} values to the object")
         return copy_object(default) if default.__class__ in CONTAINERS else default
+
+
+def most_added(node: Node) -> int:
+    """Return the bytes of the defaults that one object or list item may get at most, at any level of a schema."""
+    own = sum(len(name) + _bytes(filler.default) for name, filler in node.fillers)
+    below = [*node.properties.values(), *(each for each in (node.additional, node.items) if each is not None)]
+    return max(
+        own, _bytes(node.default), *(most_added(each) for each in below if each.has_default or each.deep_defaults)
+    )
+
+
+def _bytes(default: Any) -> int:
+    return size_of(default) + len('"":,')
 
 
 def _size(value: Any) -> int:
