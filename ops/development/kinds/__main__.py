@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kubechronicle.ops.development.differential import reference
-from kubechronicle.ops.development.kinds import gates, modules, writing
+from kubechronicle.ops.development.kinds import bootstrap, gates, modules, writing
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 CACHE: Final = ROOT / ".cache" / "kinds"
@@ -31,7 +31,11 @@ def _types(release: str, folder: Path) -> Iterator[tuple[str, str]]:
     yield from writing.files(modules.packages(release), release).items()
 
 
-PARTS: Final[Sequence[Part]] = (_types, _gates)
+def _bootstrap(release: str, folder: Path) -> Iterator[tuple[str, str]]:
+    yield bootstrap.FILE, bootstrap.objects(release, folder)
+
+
+PARTS: Final[Sequence[Part]] = (_types, _gates, _bootstrap)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -33,14 +33,19 @@ def feature_gates(release: str, folder: Path) -> str:
     ``folder``: where the program is built; later calls for the release are fast. Raises CalledProcessError with Go's
     message if the release does not exist or does not build.
     """
+    return text(json.loads(run_linked(PROGRAM, release, folder)))
+
+
+def run_linked(program: Path, release: str, folder: Path) -> str:
+    """Return the output of a program that is linked with the modules of a release. It is built below ``folder``."""
     go = reference.find_go()
-    built = folder / f"gates-{release}"
+    built = folder / f"{program.name.removesuffix('_program')}-{release}"
     built.mkdir(parents=True, exist_ok=True)
-    shutil.copy(PROGRAM / "main.go", built / "main.go")
+    shutil.copy(program / "main.go", built / "main.go")
     if not (built / "go.mod").is_file():
         (built / "go.mod").write_text(programs.kubernetes_module(go, built, release))
         run_go(go, built, "mod", "tidy")
-    return text(json.loads(run_go(go, built, "run", ".")))
+    return run_go(go, built, "run", ".")
 
 
 def run_go(go: str, folder: Path, *arguments: str) -> str:

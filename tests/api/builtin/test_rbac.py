@@ -56,6 +56,6 @@ def test_gates_add_roles_and_rules() -> None:
 
 def test_an_older_version_has_its_own_roles() -> None:
     older = FeatureGates(effective_version(["1.33"], []))
-    names = {role["metadata"]["name"] for role in bootstrap_policy.cluster_roles(older)}
-    assert "system:controller:resource-claim-controller" not in names
-    assert bootstrap_policy.parse_rules("DynamicResourceAllocation+DRAExtendedResource? get b c", older) == []
+    roles = {role["metadata"]["name"]: role["rules"] for role in bootstrap_policy.cluster_roles(older)}
+    assert "system:controller:resource-claim-controller" not in roles
+    assert not any("resource.k8s.io" in rule["apiGroups"] for rule in roles["system:kube-scheduler"])
