@@ -10,17 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kubechronicle.api.builtin import kinds
-from kubechronicle.api.builtin.autoscaling import conversions as autoscaling
-from kubechronicle.api.builtin.autoscaling import conversions_beta as autoscaling_beta
 from kubechronicle.api.builtin.common.version_conversion import Converter
-from kubechronicle.api.builtin.discovery import conversions as discovery
 from kubechronicle.api.values.objects import Object
 
 CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
     **kinds.CONVERTERS,
-    **autoscaling.CONVERTERS,
-    **autoscaling_beta.CONVERTERS,
-    **discovery.CONVERTERS,
 }
 """(kind, from version, to version) -> converter."""
 

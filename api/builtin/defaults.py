@@ -12,25 +12,10 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin import kinds
 from kubechronicle.api.builtin.apiextensions import defaults as apiextensions
-from kubechronicle.api.builtin.autoscaling import defaults as autoscaling
-from kubechronicle.api.builtin.discovery import defaults as discovery
-from kubechronicle.api.builtin.flowcontrol import defaults as flowcontrol
-from kubechronicle.api.builtin.networking import defaults as networking
-from kubechronicle.api.builtin.rbac import defaults as rbac
-from kubechronicle.api.builtin.resource import defaults as resource
-from kubechronicle.api.builtin.scheduling import defaults as scheduling
-from kubechronicle.api.builtin.storage import defaults as storage
 from kubechronicle.api.values.objects import Object
 
 VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     **kinds.DEFAULT_VALUES,
-    **autoscaling.VALUES,
-    **discovery.VALUES,
-    **networking.VALUES,
-    **rbac.VALUES,
-    **resource.VALUES,
-    **scheduling.VALUES,
-    **storage.VALUES,
 }
 """Definition -> field -> constant default."""
 
@@ -40,10 +25,5 @@ RESOURCE_LISTS: Final = kinds.RESOURCE_LISTS
 FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     **kinds.DEFAULT_FUNCTIONS,
     **apiextensions.FUNCTIONS,
-    **autoscaling.FUNCTIONS,
-    **flowcontrol.FUNCTIONS,
-    **networking.FUNCTIONS,
-    **rbac.FUNCTIONS,
-    **resource.FUNCTIONS,
 }
 """Definition -> function that sets the fields which depend on other fields."""

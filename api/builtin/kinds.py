@@ -21,30 +21,31 @@ from kubechronicle.api.registry.resources import GROUPS, OWN_GROUPS, STORED_AS
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object
 
-SHARED: Final[Mapping[str, str]] = {
-    "admissionregistration.mutatingadmissionpolicy": "admissionregistration.policies",
-    "admissionregistration.mutatingadmissionpolicybinding": "admissionregistration.policies",
-    "admissionregistration.mutatingwebhookconfiguration": "admissionregistration.webhooks",
-    "admissionregistration.validatingadmissionpolicy": "admissionregistration.policies",
-    "admissionregistration.validatingadmissionpolicybinding": "admissionregistration.policies",
-    "admissionregistration.validatingwebhookconfiguration": "admissionregistration.webhooks",
-    "authentication.selfsubjectreview": "authentication.reviews",
-    "authentication.tokenreview": "authentication.reviews",
-    "authorization.localsubjectaccessreview": "authorization.access_reviews",
-    "authorization.selfsubjectaccessreview": "authorization.access_reviews",
-    "authorization.selfsubjectrulesreview": "authorization.access_reviews",
-    "authorization.subjectaccessreview": "authorization.access_reviews",
-    "core.binding": "core.pod",
-    "history.branch": "history.branches",
-    "history.branchchange": "history.branches",
-    "history.clusterread": "history.reads",
-    "history.clusterrevision": "history.revisions",
-    "history.read": "history.reads",
-    "history.readrecording": "history.reads",
-    "history.revision": "history.revisions",
-    "history.transaction": "history.revisions",
+SHARED: Final[Mapping[str, tuple[str, ...]]] = {
+    "admissionregistration.policies": (
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+    ),
+    "admissionregistration.webhooks": ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
+    "authentication.reviews": ("SelfSubjectReview", "TokenReview"),
+    "authorization.access_reviews": (
+        "LocalSubjectAccessReview",
+        "SelfSubjectAccessReview",
+        "SelfSubjectRulesReview",
+        "SubjectAccessReview",
+    ),
+    "core.pod": ("Binding",),
+    "history.branches": ("Branch", "BranchChange"),
+    "history.reads": ("Read", "ClusterRead", "ReadRecording"),
+    "history.revisions": ("Revision", "ClusterRevision", "Transaction"),
+    "rbac.roles": ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
 }
-"""Kind's place by the rule -> the file that it shares with kinds of the same idea."""
+"""File -> the kinds of one idea that share it, where a kind's name is not the file's."""
+_SHARED: Final = {
+    f"{place.partition('.')[0]}.{kind.lower()}": place for place, kinds in SHARED.items() for kind in kinds
+}
 _MOVED: Final = (
     "apps",
     "batch",
@@ -57,6 +58,17 @@ _MOVED: Final = (
     "authentication",
     "history",
     "admissionregistration",
+    "scheduling",
+    "storagemigration",
+    "node",
+    "certificates",
+    "discovery",
+    "networking",
+    "rbac",
+    "flowcontrol",
+    "storage",
+    "resource",
+    "autoscaling",
 )
 
 
@@ -72,7 +84,7 @@ def places() -> Iterator[str]:
                 for row in rows:
                     if (group, row.plural) not in STORED_AS:
                         name = f"{folder}.{row.kind.lower()}"
-                        place = SHARED.get(name, name)
+                        place = _SHARED.get(name, name)
                         if place not in seen:
                             seen.add(place)
                             yield place

@@ -13,19 +13,8 @@ from typing import Final
 
 from kubechronicle.api.builtin import gated_fields, kinds
 from kubechronicle.api.builtin.apiextensions import strategy as apiextensions
-from kubechronicle.api.builtin.autoscaling import strategy as autoscaling
-from kubechronicle.api.builtin.certificates import strategy as certificates
 from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
-from kubechronicle.api.builtin.discovery import strategy as discovery
-from kubechronicle.api.builtin.flowcontrol import strategy as flowcontrol
-from kubechronicle.api.builtin.networking import strategy as networking
-from kubechronicle.api.builtin.node import strategy as node
-from kubechronicle.api.builtin.rbac import strategy as rbac
-from kubechronicle.api.builtin.resource import strategy as resource
-from kubechronicle.api.builtin.scheduling import strategy as scheduling
-from kubechronicle.api.builtin.storage import strategy as storage
-from kubechronicle.api.builtin.storagemigration import strategy as storagemigration
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.strategy.gated_fields import DisabledFields
 from kubechronicle.api.strategy.strategy import Strategy
@@ -34,17 +23,6 @@ from kubechronicle.api.values.objects import Object
 STRATEGIES: Final[Mapping[str, Strategy]] = {
     **kinds.STRATEGIES,
     **apiextensions.STRATEGIES,
-    **autoscaling.STRATEGIES,
-    **certificates.STRATEGIES,
-    **discovery.STRATEGIES,
-    **flowcontrol.STRATEGIES,
-    **networking.STRATEGIES,
-    **node.STRATEGIES,
-    **rbac.STRATEGIES,
-    **resource.STRATEGIES,
-    **scheduling.STRATEGIES,
-    **storage.STRATEGIES,
-    **storagemigration.STRATEGIES,
 }
 """Storage resource -> strategy."""
 

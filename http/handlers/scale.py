@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kubechronicle.actors.writing.writes import Written
-from kubechronicle.api.builtin.autoscaling.columns import CUSTOM_SCALE, SCALE
+from kubechronicle.api.builtin.autoscaling.scale import CUSTOM_SCALE, SCALE
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_update_options

@@ -10,7 +10,7 @@ from pipeline_writes import NOW, Object, create, rejections_of, update
 
 from kubechronicle.api.builtin.common.go_shapes import shape
 from kubechronicle.api.builtin.resource.resourceslice import validation
-from kubechronicle.api.builtin.resource.resourceslice.strategy import slice_warnings
+from kubechronicle.api.builtin.resource.resourceslice.resourceslice import slice_warnings
 from kubechronicle.api.pipeline.pipeline import Outcome
 
 CLAIMS = "resource.k8s.io/v1/resourceclaims"

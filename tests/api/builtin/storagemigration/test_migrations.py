@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.builtin.columns import PRINTERS
-from kubechronicle.api.builtin.storagemigration import validation
+from kubechronicle.api.builtin.storagemigration.storageversionmigration import (
+    migration_status,
+    validate_migration,
+    validate_migration_update,
+)
 from kubechronicle.api.errors.field_errors import Cause
 
 TIME = "2026-11-23T02:00:00Z"
@@ -27,17 +31,17 @@ def condition(kind: str, state: str = "True") -> dict[str, Any]:
 
 
 def test_the_resource_is_checked() -> None:
-    assert validation.migration(migration()) == []
-    assert texts(validation.migration(migration(""))) == [
+    assert validate_migration(migration()) == []
+    assert texts(validate_migration(migration(""))) == [
         "spec.resource.resource: Required value: resource is required to be set"
     ]
-    found = texts(validation.migration(migration("Widgets", "Example.com")))
+    found = texts(validate_migration(migration("Widgets", "Example.com")))
     assert [text.partition(": ")[0] for text in found] == ["spec.resource.resource", "spec.resource.group"]
 
 
 def test_the_spec_is_immutable() -> None:
-    assert validation.migration_update(migration(), migration()) == []
-    assert texts(validation.migration_update(migration("others"), migration())) == [
+    assert validate_migration_update(migration(), migration()) == []
+    assert texts(validate_migration_update(migration("others"), migration())) == [
         'spec: Invalid value: {"Resource":{"group":"example.com","resource":"others"}}: field is immutable'
     ]
 
@@ -63,7 +67,7 @@ def test_the_spec_is_immutable() -> None:
     ],
 )
 def test_statuses(new: dict[str, Any], old: dict[str, Any], found: list[str]) -> None:
-    causes = texts(validation.migration_status(migration(**new), migration(**old)))
+    causes = texts(migration_status(migration(**new), migration(**old)))
     assert len(causes) == len(found)
     assert all(text.endswith(end) for text, end in zip(causes, found, strict=True))
 

@@ -1,0 +1,204 @@
+"""Role, ClusterRole, RoleBinding and ClusterRoleBinding.
+
+Source: Kubernetes' ``registry/rbac``, ``apis/rbac`` and ``pkg/printers/internalversion``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.cell_text import Since
+from kubechronicle.api.builtin.common.checks import dns_subdomain, label_selector, wrong
+from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of, wide
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.strategy.strategy import Check, Strategy, Validate, ValidateUpdate
+from kubechronicle.api.values import names
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
+
+RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def default_subject(obj: Object) -> None:
+    """Set the API group of users and groups to RBAC's."""
+    if not obj.get("apiGroup") and obj.get("kind") in ("User", "Group"):
+        obj["apiGroup"] = RBAC
+
+
+# -- preparation ------------------------------------------------------------------------------------------------------
+
+
+def _rbac(validate: Validate, validate_update: ValidateUpdate = lambda new, old: []) -> Strategy:
+    return Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
+        status=False,
+        names="segment",
+        create_on_update=True,
+        validate=validate,
+        validate_update=validate_update,
+    )
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
+
+
+def _rules(obj: Object, *, namespaced: bool) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        field = f"rules[{index}]"
+        if not rule.get("verbs"):
+            causes.append(required(f"{field}.verbs", "verbs must contain at least one value"))
+        urls = rule.get("nonResourceURLs")
+        if urls:
+            path = f"{field}.nonResourceURLs"
+            if namespaced:
+                detail = "namespaced rules cannot apply to non-resource URLs"
+                causes.append(invalid_value(path, urls, detail))
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                detail = "rules cannot apply to both regular resources and non-resource URLs"
+                causes.append(invalid_value(path, urls, detail))
+            continue
+        if not rule.get("apiGroups"):
+            causes.append(required(f"{field}.apiGroups", "resource rules must supply at least one api group"))
+        if not rule.get("resources"):
+            causes.append(required(f"{field}.resources", "resource rules must supply at least one resource"))
+    return causes
+
+
+def validate_role(obj: Object) -> list[Cause]:
+    """Check the rules of a Role."""
+    return _rules(obj, namespaced=True)
+
+
+def validate_cluster_role(obj: Object) -> list[Cause]:
+    """Check the rules of a ClusterRole, and its aggregation selectors."""
+    causes = _rules(obj, namespaced=False)
+    aggregation = obj.get("aggregationRule")
+    if aggregation is None:
+        return causes
+    selectors = aggregation.get("clusterRoleSelectors") or ()
+    if not selectors:
+        detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        causes.append(required("aggregationRule.clusterRoleSelectors", detail))
+    for index, selector in enumerate(selectors):
+        path = f"aggregationRule.clusterRoleSelectors[{index}]"
+        found = label_selector(selector, path)
+        causes += [*found, invalid_value(path, None, "invalid label selector.")] if found else []
+    return causes
+
+
+def _binding(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> list[Cause]:
+    causes: list[Cause] = []
+    reference = obj.get("roleRef") or {}
+    if reference.get("apiGroup", "") != RBAC:
+        causes.append(not_supported("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,)))
+    if reference.get("kind", "") not in kinds:
+        causes.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds))
+    name = reference.get("name", "")
+    causes += wrong("roleRef.name", name, names.path_segment(name)) if name else [required("roleRef.name")]
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        causes += _subject(subject, f"subjects[{index}]", namespaced=namespaced)
+    return causes
+
+
+def _subject(subject: Object, field: str, *, namespaced: bool) -> list[Cause]:
+    kind, name, group = subject.get("kind", ""), subject.get("name", ""), subject.get("apiGroup", "")
+    causes = [] if name else [required(f"{field}.name")]
+    if kind == "ServiceAccount":
+        if name:
+            causes += dns_subdomain(name, f"{field}.name")
+        if group:
+            causes.append(not_supported(f"{field}.apiGroup", group, ("",)))
+        if not namespaced and not subject.get("namespace"):
+            causes.append(required(f"{field}.namespace"))
+    elif kind in ("User", "Group"):
+        if group != RBAC:
+            causes.append(not_supported(f"{field}.apiGroup", group, (RBAC,)))
+    else:
+        causes.append(not_supported(f"{field}.kind", kind, ("ServiceAccount", "User", "Group")))
+    return causes
+
+
+def validate_role_binding(obj: Object) -> list[Cause]:
+    """Check the role reference and the subjects of a RoleBinding."""
+    return _binding(obj, ("Role", "ClusterRole"), namespaced=True)
+
+
+def validate_cluster_role_binding(obj: Object) -> list[Cause]:
+    """Check the role reference and the subjects of a ClusterRoleBinding."""
+    return _binding(obj, ("ClusterRole",), namespaced=False)
+
+
+def validate_role_ref_update(new: Object, old: Object) -> list[Cause]:
+    """Reject a changed role reference."""
+    if new.get("roleRef") == old.get("roleRef"):
+        return []
+    return [invalid_value("roleRef", shape(new.get("roleRef") or {}, "RoleRef"), "cannot change roleRef")]
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+
+def _binding_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    role, subjects = obj.get("roleRef") or {}, obj.get("subjects") or ()
+    by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in subjects:
+        kind, name = subject.get("kind", ""), subject.get("name", "")
+        if kind == "ServiceAccount":
+            name = f"{subject.get('namespace', '')}/{name}"
+        by_kind.setdefault(kind, []).append(name)
+    listed = (", ".join(by_kind[kind]) for kind in ("User", "Group", "ServiceAccount"))
+    return [name_of(obj), f"{role.get('kind', '')}/{role.get('name', '')}", age_of(obj, since), *listed]
+
+
+def _subjects(where: str) -> tuple[Column, ...]:
+    return tuple(wide(name, f"{name} in the {where}") for name in ("Users", "Groups", "ServiceAccounts"))
+
+
+_ROLE_TEXT: Final = " If the RoleRef cannot be resolved, the Authorizer must return an error."
+
+
+# -- the kinds --------------------------------------------------------------------------------------------------------
+
+KINDS: Final = (
+    BuiltinKind(
+        resource="roles.rbac.authorization.k8s.io",
+        strategy=_rbac(validate_role),
+        default_values={"rbac.v1.RoleRef": {"apiGroup": RBAC}},
+        default_functions={"rbac.v1.Subject": default_subject},
+    ),
+    BuiltinKind(resource="clusterroles.rbac.authorization.k8s.io", strategy=_rbac(validate_cluster_role)),
+    BuiltinKind(
+        resource="rolebindings.rbac.authorization.k8s.io",
+        strategy=_rbac(validate_role_binding, validate_role_ref_update),
+        printer=Printer(
+            (
+                NAME,
+                Column(
+                    "Role",
+                    text="RoleRef can reference a Role in the current namespace or a ClusterRole in the global "
+                    f"namespace.{_ROLE_TEXT}",
+                ),
+                AGE,
+                *_subjects("roleBinding"),
+            ),
+            _binding_cells,
+        ),
+    ),
+    BuiltinKind(
+        resource="clusterrolebindings.rbac.authorization.k8s.io",
+        strategy=_rbac(validate_cluster_role_binding, validate_role_ref_update),
+        printer=Printer(
+            (
+                NAME,
+                Column("Role", text="RoleRef can only reference a ClusterRole in the global namespace." + _ROLE_TEXT),
+                AGE,
+                *_subjects("clusterRoleBinding"),
+            ),
+            _binding_cells,
+        ),
+    ),
+)

@@ -1,0 +1,26 @@
+"""ResourceClaimTemplate: the form of claims that are made for pods.
+
+Source: Kubernetes' ``registry/resource/resourceclaimtemplate``, ``apis/resource`` and ``pkg/printers/internalversion``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, aged
+from kubechronicle.api.builtin.resource.resourceclaim import validation
+from kubechronicle.api.strategy.strategy import Check, Strategy
+
+KIND: Final = BuiltinKind(
+    resource="resourceclaimtemplates.resource.k8s.io",
+    strategy=Strategy(
+        empties=("spec.metadata.finalizers", "spec.metadata.managedFields", "spec.metadata.ownerReferences"),
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
+        returns_deleted=True,
+        status=False,
+        validate=validation.claim_template,
+        validate_update=validation.claim_template_update,
+    ),
+    printer=Printer((NAME, AGE), aged),
+)

@@ -1,0 +1,162 @@
+"""StorageClass: a way to provision volumes.
+
+Source: Kubernetes' ``registry/storage/storageclass``, ``apis/storage`` and ``pkg/printers/internalversion``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubechronicle.api.builtin.common.cell_text import Since
+from kubechronicle.api.builtin.common.checks import (
+    immutable,
+    one_of_if_set,
+    qualified_name,
+    sorted_labels,
+    unique,
+    wrong,
+)
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.node_labels import old_label_warnings
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
+from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required, too_long
+from kubechronicle.api.strategy.strategy import Check, Strategy
+from kubechronicle.api.values import names
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- validation -------------------------------------------------------------------------------------------------------
+
+MAX_PARAMETERS: Final = 512
+MAX_PARAMETERS_SIZE: Final = 256 * 1024
+MAX_REPEATED: Final = 100
+"""Causes for one topology that occurs before: Kubernetes has one for each earlier occurrence, without a limit."""
+
+
+def check_parameters(parameters: Mapping[str, str], field: str, *, needed: bool = False) -> list[Cause]:
+    if len(parameters) > MAX_PARAMETERS:
+        return [too_long(field, MAX_PARAMETERS)]
+    causes = [invalid_value(field, key, "field can not be empty.") for key in parameters if not key]
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items())
+    if size > MAX_PARAMETERS_SIZE:
+        causes.append(too_long(field, MAX_PARAMETERS_SIZE))
+    if needed and not parameters:
+        causes.append(required(field, "must contain at least one key/value pair"))
+    return causes
+
+
+def check_provisioner(name: str, field: str) -> list[Cause]:
+    return qualified_name(name.lower(), field) if name else [required(field)]
+
+
+def validate_storage_class(obj: Object) -> list[Cause]:
+    """Check the provisioner, parameters, modes and topologies of a StorageClass."""
+    causes = check_provisioner(obj.get("provisioner", ""), "provisioner")
+    causes += check_parameters(obj.get("parameters") or {}, "parameters")
+    policy, mode = obj.get("reclaimPolicy"), obj.get("volumeBindingMode")
+    causes += one_of_if_set(policy or None, ("Delete", "Retain"), "reclaimPolicy")
+    if mode is None:
+        causes.append(required("volumeBindingMode"))
+    causes += one_of_if_set(mode, ("Immediate", "WaitForFirstConsumer"), "volumeBindingMode")
+    return causes + _topologies(obj.get("allowedTopologies") or ())
+
+
+def _topologies(terms: Any) -> list[Cause]:
+    causes: list[Cause] = []
+    earlier: Counter[frozenset[tuple[str, frozenset[str]]]] = Counter()
+    for index, term in enumerate(terms):
+        seen: dict[str, frozenset[str]] = {}
+        for position, requirement in enumerate(term.get("matchLabelExpressions") or ()):
+            path = f"allowedTopologies[{index}].matchLabelExpressions[{position}]"
+            key, values = requirement.get("key", ""), requirement.get("values") or []
+            if not values:
+                causes.append(required(f"{path}.values"))
+            causes += unique(values, f"{path}.values")
+            causes += wrong(f"{path}.key", key, names.qualified_name(key))
+            if key in seen:
+                causes.append(duplicate(f"{path}.key", key))
+            seen[key] = frozenset(values)
+        shown = frozenset(seen.items())
+        # Kubernetes compares a term with every earlier one, and first with as many empty terms as there are terms.
+        times = min(earlier[shown] + (0 if seen else len(terms)), MAX_REPEATED)
+        causes += [duplicate(f"allowedTopologies[{index}].matchLabelExpressions", "")] * times
+        earlier[shown] += 1
+    return causes
+
+
+def validate_storage_class_update(new: Object, old: Object) -> list[Cause]:
+    """Reject changes: the meaning of a class is fixed."""
+    causes = immutable("parameters", sorted_labels(new.get("parameters")), sorted_labels(old.get("parameters")))
+    for name in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
+        causes += immutable(name, new.get(name), old.get(name))
+    return causes
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+
+def storage_class_warnings(new: Object, old: Object | None) -> list[str]:
+    """Return warnings about old labels in the allowed topologies."""
+    return [
+        warning
+        for index, term in enumerate(new.get("allowedTopologies") or ())
+        for position, expression in enumerate(term.get("matchLabelExpressions") or ())
+        for warning in old_label_warnings(
+            expression.get("key", ""), f"allowedTopologies[{index}].matchLabelExpressions[{position}].key"
+        )
+    ]
+
+
+# -- table columns ----------------------------------------------------------------------------------------------------
+
+_DEFAULT_CLASS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+
+
+def marked_default(obj: ReadOnlyObject, annotations: Sequence[str]) -> str:
+    given = obj["metadata"].get("annotations") or {}
+    return f"{name_of(obj)} (default)" if any(given.get(key) == "true" for key in annotations) else name_of(obj)
+
+
+def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+    return [
+        marked_default(obj, _DEFAULT_CLASS),
+        obj.get("provisioner") or "",
+        obj.get("reclaimPolicy") or "Delete",
+        obj.get("volumeBindingMode") or "Immediate",
+        bool(obj.get("allowVolumeExpansion")),
+        age_of(obj, since),
+    ]
+
+
+_CLASS: Final = "storage.v1.StorageClass"
+
+
+# -- the kind ---------------------------------------------------------------------------------------------------------
+
+KIND: Final = BuiltinKind(
+    resource="storageclasses.storage.k8s.io",
+    strategy=Strategy(
+        update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
+        returns_deleted=True,
+        status=False,
+        validate=validate_storage_class,
+        validate_update=validate_storage_class_update,
+        warnings=storage_class_warnings,
+    ),
+    default_values={"storage.v1.StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}},
+    printer=Printer(
+        (
+            NAME,
+            field_column("Provisioner", f"{_CLASS}.provisioner"),
+            field_column("ReclaimPolicy", f"{_CLASS}.reclaimPolicy"),
+            field_column("VolumeBindingMode", f"{_CLASS}.volumeBindingMode"),
+            field_column("AllowVolumeExpansion", f"{_CLASS}.allowVolumeExpansion"),
+            AGE,
+        ),
+        _cells,
+    ),
+)
