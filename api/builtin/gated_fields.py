@@ -1,6 +1,7 @@
 """The fields of built-in kinds that a feature gate switches. strategy/gated_fields.py says what happens to them.
 
-A field whose gate is locked in every version that can be emulated does not stand here: it is always there.
+A field whose gate is locked in every version that can be emulated does not stand here: it is always there. The table
+holds for several releases: a gate that a release does not know has no fields there, or always.
 Source: the ``dropDisabledFields`` of kube-apiserver's pkg/api and pkg/registry.
 """
 
@@ -8,10 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kubechronicle.api.features.versions import PROGRAM, Release
 from kubechronicle.api.strategy.gated_fields import GatedField, Table, below
 from kubechronicle.api.values.objects import Object
 
 _CONTAINERS: Final = "(containers|initContainers|ephemeralContainers)[]"
+_PROBES: Final = "(livenessProbe|readinessProbe|startupProbe)"
 _STATUSES: Final = "status.(containerStatuses|initContainerStatuses|ephemeralContainerStatuses)[]"
 
 
@@ -70,6 +73,26 @@ POD_SPEC: Final = (
     GatedField(gate="PodLifecycleSleepAction", fields=(f"{_CONTAINERS}.lifecycle!.(preStop|postStart)!.sleep",)),
     GatedField(gate="ImageVolume", fields=("volumes[].image",), drop=_drop_image_volumes),
     GatedField(gate="SELinuxChangePolicy", fields=("securityContext.seLinuxChangePolicy",)),
+    GatedField(
+        gate="AtomicWriteVolumeUserFields",
+        fields=(
+            "volumes[].(secret|configMap|downwardAPI|projected).defaultUser",
+            "volumes[].(secret|configMap|downwardAPI).items[].user",
+            "volumes[].projected.sources[].(secret|configMap|downwardAPI).items[].user",
+            "volumes[].projected.sources[].(clusterTrustBundle|podCertificate|serviceAccountToken).user",
+        ),
+    ),
+    GatedField(gate="EmptyDirVolumeMode", fields=("volumes[].emptyDir.mode",)),
+    GatedField(gate="VolumeBindMountOptions", fields=(f"{_CONTAINERS}.volumeMounts[].bindMountOptions",)),
+    GatedField(gate="GRPCContainerProbeTLS", fields=(f"{_CONTAINERS}.{_PROBES}.grpc.mode",)),
+    GatedField(
+        gate="H2CContainerProbe",
+        fields=(
+            f"{_CONTAINERS}.{_PROBES}.httpGet.protocol",
+            f"{_CONTAINERS}.lifecycle.(postStart|preStop).httpGet.protocol",
+        ),
+    ),
+    GatedField(gate="EvictionRequestAPI", fields=("evictionResponders",)),
     GatedField(gate="ContainerStopSignals", fields=(f"{_CONTAINERS}.lifecycle!.stopSignal",)),
 )
 """Of a pod's spec, also in templates."""
@@ -104,6 +127,7 @@ POD_STATUS: Final = (
     ),
     GatedField(gate="ImageVolumeWithDigest", fields=(f"{_STATUSES}.volumeMounts[].volumeStatus",)),
     GatedField(gate="DRANodeAllocatableResources", fields=("status.nodeAllocatableResourceClaimStatuses",)),
+    GatedField(gate="CSIVolumeHealth", since=37, fields=("status.volumeHealth",)),
 )
 
 _CLAIM_SPEC: Final = (
@@ -119,6 +143,13 @@ _CLAIM_SPEC: Final = (
             "devices.constraints[].distinctAttribute",
             "devices.requests[].exactly.capacity",
             "devices.requests[].firstAvailable[].capacity",
+        ),
+    ),
+    GatedField(
+        gate="DRADerivedAttributes",
+        fields=(
+            "devices.requests[].exactly.derivedAttributes",
+            "devices.requests[].firstAvailable[].derivedAttributes",
         ),
     ),
 )
@@ -144,9 +175,13 @@ _CLAIM_STATUS: Final = (
         ),
     ),
     GatedField(gate="DRADeviceBindingConditions", fields=(f"{_RESULTS}.(bindingConditions|bindingFailureConditions)",)),
+    GatedField(gate="DRAOptionalNodeOperations", fields=(f"{_RESULTS}.skipNodeOperations",)),
 )
 
 _SLICE: Final = (
+    GatedField(gate="DRADeviceCompatibilityGroups", fields=("spec.devices[].consumesCounters[].compatibilityGroups",)),
+    GatedField(gate="DRAOptionalNodeOperations", fields=("spec.skipNodeOperations",)),
+    GatedField(gate="DRAPartitionableDevicesType", fields=("spec.partitionTypeAttribute",)),
     GatedField(gate="DRADeviceTaints", fields=("spec.devices[].taints",)),
     GatedField(
         gate="DRAPartitionableDevices",
@@ -164,15 +199,19 @@ _SLICE: Final = (
         gate="DRAConsumableCapacity",
         fields=("spec.devices[].allowMultipleAllocations", "spec.devices[].capacity{}.requestPolicy"),
     ),
-    GatedField(gate="DRANodeAllocatableResources", fields=("spec.devices[].nodeAllocatableResourceMappings",)),
+    GatedField(
+        gate="DRANodeAllocatableResources",
+        fields=("spec.devices[].(nodeAllocatableResourceMappings|nodeAllocatableResources)",),
+    ),
     GatedField(gate="DRAListTypeAttributes", fields=("spec.devices[].attributes{}.(ints|bools|strings|versions)",)),
 )
 
 _REPLICAS: Final = (GatedField(gate="DeploymentReplicaSetTerminatingReplicas", fields=("status.terminatingReplicas",)),)
+_NODE_HEALTH: Final = (GatedField(gate="CSIVolumeHealth", since=37, fields=("status.storageHealth",)),)
 _TEMPLATE: Final = below("spec.template.spec", POD_SPEC)
 _POD: Final = below("spec", POD_SPEC)
 
-TABLE: Final[Table] = {
+RELEASES: Final[Table] = {
     ("pods", ""): _POD,
     ("pods", "ephemeralcontainers"): _POD,
     ("pods", "resize"): _POD,
@@ -194,11 +233,19 @@ TABLE: Final[Table] = {
         *_TEMPLATE,
         GatedField(gate="JobManagedBy", fields=("spec.managedBy",), on_create=True),
         GatedField(gate="JobPodReplacementPolicy", fields=("spec.podReplacementPolicy",)),
+        GatedField(gate="WorkloadWithJob", since=37, fields=("spec.scheduling",)),
     ),
-    ("cronjobs.batch", ""): below("spec.jobTemplate.spec.template.spec", POD_SPEC),
+    ("cronjobs.batch", ""): (
+        *below("spec.jobTemplate.spec.template.spec", POD_SPEC),
+        GatedField(gate="WorkloadWithJob", since=37, fields=("spec.jobTemplate.spec.scheduling",)),
+    ),
     ("nodes", ""): (
         GatedField(gate="SupplementalGroupsPolicy", fields=("status.features",)),
         GatedField(gate="NodeDeclaredFeatures", fields=("status.declaredFeatures",)),
+        GatedField(gate="InPlacePodVerticalScalingSchedulerPreemption", fields=("spec.podPreemptionPolicy",)),
+    ),
+    ("nodes", "status"): (
+        GatedField(gate="KubeletInUserNamespace", since=37, fields=("status.nodeInfo.runningInUserNamespace",)),
     ),
     ("persistentvolumes", ""): (
         GatedField(gate="VolumeAttributesClass", fields=("spec.volumeAttributesClassName",)),
@@ -214,6 +261,7 @@ TABLE: Final[Table] = {
         GatedField(gate="VolumeAttributesClass", fields=("status.modifyVolumeStatus",)),
         GatedField(gate="RecoverVolumeExpansionFailure", fields=("status.allocatedResources",)),
         GatedField(gate="RecoverVolumeExpansionFailure", fields=("status.allocatedResourceStatuses",)),
+        GatedField(gate="CSIVolumeHealth", since=37, fields=("status.healthStatus",)),
     ),
     ("leases.coordination.k8s.io", ""): (
         GatedField(gate="CoordinatedLeaderElection", fields=("spec.strategy",)),
@@ -235,6 +283,8 @@ TABLE: Final[Table] = {
         GatedField(gate="MutableCSINodeAllocatableCount", fields=("status.attachError.errorCode",)),
         GatedField(gate="MutableCSINodeAllocatableCount", fields=("status.detachError.errorCode",)),
     ),
+    ("csinodes.storage.k8s.io", ""): _NODE_HEALTH,
+    ("csinodes.storage.k8s.io", "status"): _NODE_HEALTH,
     ("deviceclasses.resource.k8s.io", ""): (
         GatedField(gate="DRAExtendedResource", fields=("spec.extendedResourceName",)),
     ),
@@ -243,3 +293,12 @@ TABLE: Final[Table] = {
     ("resourceclaimtemplates.resource.k8s.io", ""): below("spec.spec", _CLAIM_SPEC),
     ("resourceslices.resource.k8s.io", ""): _SLICE,
 }  # fmt: skip
+"""The fields of all releases that the table has been written for: 1.36 and 1.37."""
+
+
+def table(release: Release) -> Table:
+    """Return the fields that the types of a release have."""
+    return {key: tuple(each for each in fields if each.since <= release.minor) for key, fields in RELEASES.items()}
+
+
+TABLE: Final = table(PROGRAM)

@@ -120,6 +120,10 @@ class FeatureGates:
         """Tell whether a gate is on. KeyError for a gate that no version up to the program's has."""
         return self._on[name]
 
+    def knows(self, name: str) -> bool:
+        """Tell whether the program's release has a gate."""
+        return name in self._on
+
     def spec(self, name: str) -> Spec:
         """Return the state of a gate at the emulated version, as it is without the operator's choice."""
         return self._specs[name]

@@ -29,12 +29,13 @@ _PART: Final = re.compile(r"(?P<name>\w+|\([\w|]+\))(?P<each>\[\]|\{\})?(?P<prun
 class GatedField:
     """Fields that one feature adds.
 
-    ``gate``: the feature gate; ``gates``: further ones that must be on, too.
+    ``gate``: the feature gate; ``gates``: further ones that must be on, too. A release without a gate drops nothing.
     ``fields``: their paths, from the object at ``base`` on, which is a plain path.
     ``used_by``: the paths that show that the old object uses the feature, if they are others than ``fields``.
     ``unless``: a value of the fields that older versions have, too: it stays, and it is no use of the feature.
     ``instead``: the value that replaces the fields' values; None: they are removed.
     ``on_create``: only a creation loses the fields.
+    ``since``: the minor version that added the fields, if the gate is older.
     ``drop``: removes more than the fields, from the object at ``base``.
     """
 
@@ -46,6 +47,7 @@ class GatedField:
     unless: Any = None
     instead: Any = None
     on_create: bool = False
+    since: int = 0
     drop: Callable[[Object], None] | None = None
 
 
@@ -172,7 +174,7 @@ class DisabledFields:
         self._rules = {
             key: rules
             for key, fields in table.items()
-            if (rules := tuple(_Rule(each) for each in fields if not _enabled(gates, each)))
+            if (rules := tuple(_Rule(each) for each in fields if _disabled(gates, each)))
         }
 
     def drop(self, resource: str, subresource: str, new: Object, old: Object | None) -> None:
@@ -181,5 +183,5 @@ class DisabledFields:
             rule.apply(new, old)
 
 
-def _enabled(gates: FeatureGates, field: GatedField) -> bool:
-    return all(gates.enabled(name) for name in (field.gate, *field.gates))
+def _disabled(gates: FeatureGates, field: GatedField) -> bool:
+    return any(gates.knows(name) and not gates.enabled(name) for name in (field.gate, *field.gates))

@@ -11,20 +11,21 @@ from kubechronicle.api.builtin.gated_fields import TABLE
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
 from kubechronicle.api.builtin.strategies import STRATEGIES
 from kubechronicle.api.configuration import webhook_admission
-from kubechronicle.api.features.gates import FeatureGates, parse
-from kubechronicle.api.features.versions import EffectiveVersion, effective_version
+from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
+from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
 PLUGIN_GATES: Final = frozenset(plugins.GATES.values()) - {cls.gate for cls in gated.WITHOUT_STEPS}
-WITH_EFFECT: Final = frozenset((
+_NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", *PLUGIN_GATES,
     *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates)),
-))  # fmt: skip
+)  # fmt: skip
+WITH_EFFECT: Final = gates_of(PROGRAM).keys() & _NAMED
 """The gates that switch a feature of this server. Others concern other components, or are not built yet."""
 
 

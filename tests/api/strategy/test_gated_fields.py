@@ -2,53 +2,118 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.gated_fields import TABLE
+from kubechronicle.api.builtin.gated_fields import RELEASES
 from kubechronicle.api.builtin.strategies import KindRules, default_rules
 from kubechronicle.api.features.gates import FeatureGates, gates_of
-from kubechronicle.api.features.versions import OLDEST, PROGRAM, EffectiveVersion, effective_version
+from kubechronicle.api.features.versions import OLDEST, PROGRAM, EffectiveVersion, Release, effective_version
+from kubechronicle.api.kinds.reading import Declared, release
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import known_registry
-from kubechronicle.api.schema import types
 from kubechronicle.api.strategy.gated_fields import DisabledFields, GatedField
 
-FIELDS = [(resource, sub, field) for (resource, sub), fields in TABLE.items() for field in fields]
+RELEASES_OF_TYPES = ("1.36", "1.37")
+FIELDS = [(resource, field) for (resource, _), fields in RELEASES.items() for field in fields]
 OLDEST_VERSION = effective_version([str(PROGRAM.before(OLDEST))], [])
+UNDROPPED = {
+    ("ContainerStopSignals", "status.*Statuses.stopSignal"),
+    ("CRDObservedGenerationTracking", "status.observedGeneration"),
+    ("CRDObservedGenerationTracking", "status.conditions.observedGeneration"),
+    ("DRADeviceTaints", "status.allocation.devices.results.tolerations"),
+    ("DynamicResourceAllocation", "spec.resources.claims"),
+    ("DynamicResourceAllocation", "status.resources.claims"),
+    ("DynamicResourceAllocation", "status.*Statuses.resources.claims"),
+    ("InPlacePodVerticalScaling", "status.resize"),
+    ("VolumeAttributesClass", "spec.source.inlineVolumeSpec.volumeAttributesClassName"),
+}
+"""(gate, path) of fields with a gate that kube-apiserver does not drop, apart from those of templates of claims."""
+Published = dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]]
+"""Resource -> the names on the path to each field, and the field's gates."""
 
 
-@pytest.mark.parametrize(("resource", "sub", "field"), FIELDS, ids=lambda each: getattr(each, "gate", each) or "-")
-def test_the_table_names_published_fields(resource: str, sub: str, field: GatedField) -> None:
-    rt = known_registry().storage(resource)
-    assert rt is not None
-    assert not sub or sub in rt.subresources
+def published(minor: str) -> Published:
+    """Return the fields of each stored kind in a release; types within themselves once."""
+    facts = release(minor)
+
+    def walk(declared: Declared, path: tuple[str, ...], seen: frozenset[str]) -> Iterator[Any]:
+        for each in declared.fields:
+            here = (*path, each.name) if each.name else path
+            yield here, tuple(tag.partition("=")[2] for tag in each.tags if tag.startswith("+featureGate="))
+            kind = each.type
+            while kind.of is not None:
+                kind = kind.of
+            if "." in kind.name and kind.name not in seen:
+                yield from walk(facts.declared(kind.name), here, seen | {kind.name})
+
+    found = {}
+    for rt in known_registry().stored():
+        if rt.definition and rt.group != HISTORY:
+            with suppress(KeyError):  # an older release lacks the kind
+                declared = facts.defined(rt.definition)
+                found[rt.resource] = list(walk(declared, (), frozenset((declared.full_name,))))
+    return found
+
+
+def expanded(field: GatedField) -> Iterator[tuple[str, ...]]:
+    """Yield the names on the path to each of the fields."""
     for text in (*field.fields, *field.used_by):
-        for path in expanded(f"{field.base}.{text}".strip(".")):
-            kind: types.Type = types.object_type(rt.definition)
-            for name in path:
-                while not isinstance(kind, types.ObjectType):
-                    kind = kind.item if isinstance(kind, types.ListType) else kind.value  # type: ignore[attr-defined]
-                assert name in kind.fields, (text, name)
-                kind = kind.fields[name].type
+        paths: list[tuple[str, ...]] = [()]
+        plain = f"{field.base}.{text}".strip(".").replace("!", "").replace("[]", "").replace("{}", "")
+        for part in plain.split("."):
+            paths = [(*path, name) for path in paths for name in part.strip("()").split("|")]
+        yield from paths
 
 
-def expanded(text: str) -> list[list[str]]:
-    """Return the names of the fields on each path that a text stands for."""
-    paths: list[list[str]] = [[]]
-    for part in text.replace("!", "").replace("[]", "").replace("{}", "").split("."):
-        paths = [[*path, name] for path in paths for name in part.strip("()").split("|")]
-    return paths
+@pytest.fixture(scope="module")
+def fields_of() -> dict[str, Published]:
+    return {minor: published(minor) for minor in RELEASES_OF_TYPES}
+
+
+def test_the_table_names_published_fields(fields_of: dict[str, Published]) -> None:
+    for resource, field in FIELDS:
+        known = {path for fields in fields_of.values() for path, _ in fields[resource]}
+        assert [path for path in expanded(field) if path not in known] == [], (resource, field.gate)
+
+
+@pytest.mark.parametrize("minor", RELEASES_OF_TYPES)
+def test_every_field_with_a_gate_is_in_the_table(fields_of: dict[str, Published], minor: str) -> None:
+    tabled = {(resource, field.gate, path) for resource, field in FIELDS for path in expanded(field)}
+    missing = {
+        (gate, resource, ".".join(path))
+        for resource, fields in fields_of[minor].items()
+        for path, gates in fields
+        for gate in gates
+        if can_be_off(gate, minor)
+        and not any((resource, gate, path[:count]) in tabled for count in range(1, len(path) + 1))
+        and (gate, re.sub(r"\b\w+Statuses\b", "*Statuses", ".".join(path)).split("template.")[-1]) not in UNDROPPED
+        and not {"volumeClaimTemplate", "volumeClaimTemplates"} & {*path}
+    }
+    assert missing == set()
+
+
+def can_be_off(name: str, minor: str) -> bool:
+    """Tell whether a gate is not locked to on in every version that a release emulates."""
+    binary = Release(*map(int, minor.split(".")))
+    gate = gates_of(binary).get(name)
+    if gate is None:
+        return False
+    older = [binary.before(minors) for minors in range(OLDEST + 1)]
+    at = [gate.at(EffectiveVersion(binary=binary, emulation=each, compatibility=each)) for each in older]
+    return any(not (spec.locked and spec.default) for spec in at)
 
 
 def test_each_gate_can_be_off() -> None:
     """A gate that is locked to on in every version is no gate of a field."""
-    for _, _, field in FIELDS:
+    for _, field in FIELDS:
         for name in (field.gate, *field.gates):
-            gate = gates_of(PROGRAM)[name]
-            emulated = [effective_version([str(PROGRAM.before(minors))], []) for minors in range(OLDEST + 1)]
-            assert any(not (spec.locked and spec.default) for spec in map(gate.at, emulated)), name
+            assert any(can_be_off(name, minor) for minor in RELEASES_OF_TYPES), name
 
 
 def pod(**spec: Any) -> dict[str, Any]:
