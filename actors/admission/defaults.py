@@ -13,7 +13,10 @@ def newest_default(entries: Sequence[Entry], annotations: Sequence[str]) -> str:
     Creation times are RFC 3339 in UTC and compare as text.
     """
     marked: list[tuple[str, str]] = []
+    texts = [name.encode() for name in annotations]
     for entry in entries:
+        if not any(text in entry.json for text in texts):
+            continue  # saves parsing the object
         meta = entry.object()["metadata"]
         present = meta.get("annotations") or {}
         if any(present.get(name) == "true" for name in annotations):

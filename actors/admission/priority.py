@@ -75,6 +75,7 @@ class Priority(AdmissionPlugin):
 
 def _default_class(state: State) -> Mapping[str, Any]:
     """Return the class marked globalDefault; of several, the one with the lowest value."""
-    classes = (entry.object() for entry in state.entries(PRIORITY_CLASSES, ""))
+    entries = state.entries(PRIORITY_CLASSES, "")
+    classes = (entry.object() for entry in entries if b'"globalDefault":true' in entry.json)  # saves parsing the others
     marked = [one for one in classes if one.get("globalDefault")]
     return min(marked, key=lambda one: int(one.get("value", 0)), default={})

@@ -24,6 +24,7 @@ from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.preparation import Proposal
 from kubechronicle.actors.writing.writes import Target
@@ -127,7 +128,7 @@ class Cleanup:
     async def _delete_objects(self, rt: ResourceType) -> None:
         """Begin the deletion of all objects for which it has not begun."""
         present = await self._store.reads.list(rt, Selection(), revision=None)
-        if all(b'"deletionTimestamp"' in entry.json and _is_marked(entry) for entry in present.entries):
+        if await _all_marked(present.entries):
             return
         target = Target(rt=rt, manager=MANAGER)
         caller = system_caller(COMPONENT, "deletecollection")
@@ -160,8 +161,12 @@ class Cleanup:
                 raise
 
 
-def _is_marked(entry: Entry) -> bool:
-    return "deletionTimestamp" in entry.object()["metadata"]
+async def _all_marked(entries: Sequence[Entry]) -> bool:
+    """Tell whether the deletion of all objects has begun."""
+    async for part in in_turns(entries):
+        if not all(b'"deletionTimestamp"' in entry.json and entry.ending().deleted for entry in part):
+            return False
+    return True
 
 
 def _released(old: Entry, final: tuple[str, str, str]) -> Prepared:

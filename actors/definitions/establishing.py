@@ -20,6 +20,7 @@ from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition
 from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.builtin.apiextensions.conditions import condition, reconciled
@@ -74,7 +75,7 @@ class Establishing:
         if entry is None or definition is None:  # deleted meanwhile, or malformed
             return
         held = entry.object()
-        written = self._written_versions(held, definition)
+        written = await self._written_versions(held, definition)
         status = self._status(held, definition.group, written)
         if status == held.get("status"):
             return
@@ -91,14 +92,14 @@ class Establishing:
         accepted = [one.accepted for one in self._current.in_group(group).values()]
         return reconciled(held, accepted, now=timestamp(), written=written)
 
-    def _written_versions(self, held: ReadOnlyObject, definition: Definition) -> frozenset[str]:
+    async def _written_versions(self, held: ReadOnlyObject, definition: Definition) -> frozenset[str]:
         """Return the versions in which objects are stored if the definition does not say it, nothing otherwise."""
         if (held.get("status") or {}).get("storedVersions"):
             return frozenset()
         found = set()
-        for entry in self._store.reads.entries(f"{definition.names['plural']}.{definition.group}", ""):
+        async for part in in_turns(self._store.reads.entries(f"{definition.names['plural']}.{definition.group}", "")):
             # Each stored object begins with its apiVersion (eventlog.records.Change).
-            found.add(entry.json[: entry.json.index(b",")].rpartition(b"/")[2].rstrip(b'"').decode())
+            found |= {entry.json[: entry.json.index(b",")].rpartition(b"/")[2].rstrip(b'"').decode() for entry in part}
         return frozenset(found)
 
     async def _delete_leftovers(self, definition: Definition, entry: Entry) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing, Selection
 from kubechronicle.actors.reading.selection import page_of, within
 from kubechronicle.api.custom.selectable import getter, selectable_fields
@@ -34,7 +35,7 @@ class PastFields:
         self, listing: Listing, selection: Selection, revision: int, limit: int, after: tuple[str, str] | None
     ) -> Listing:
         """Return a page of the selected entries, after a key. ``listing``: all entries of the namespace."""
-        entries = [self._described(entry) for entry in listing.entries]
+        entries = await self._all_described(listing.entries)
         page = await page_of(selection, within(entries, selection.namespace, after), revision, limit)
         return Listing(
             entries=page.entries,
@@ -45,12 +46,19 @@ class PastFields:
         )
 
     async def select(self, entries: Sequence[Entry], selection: Selection) -> Sequence[Entry]:
-        return await selection.select([self._described(entry) for entry in entries])
+        return await selection.select(await self._all_described(entries))
 
     def matcher(self, selection: Selection) -> Callable[[Entry], bool] | None:
         """Return the predicate of ``Selection.matcher``, over entries as views and log describe them."""
         matches = selection.matcher()
         return None if matches is None else lambda entry: matches(self._described(entry))
+
+    async def _all_described(self, entries: Sequence[Entry]) -> list[Entry]:
+        described, pauses = [], Pauses()
+        for entry in entries:
+            described.append(self._described(entry))
+            await pauses.pause()
+        return described
 
     def _described(self, entry: Entry) -> Entry:
         if entry.erased:

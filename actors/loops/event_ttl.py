@@ -20,9 +20,11 @@ import trio
 
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import BeforeHistory, LogError
+from kubechronicle.eventlog.records import Key
 
 log = logging.getLogger(__name__)
 
@@ -107,20 +109,23 @@ class EventExpiry:
         """Return the same for Events below the ``oldest`` revision of the retained history. The rows of existing Events
         are retained with their time, and revisions are in the order of times."""
         reads = self._reads
-        older = sorted((entry.revision, entry.key) for entry in self._view.entries() if entry.revision < oldest)
+        keys: dict[int, Key] = {}
+        async for part in in_turns(self._view.entries()):
+            keys.update((entry.revision, entry.key) for entry in part if entry.revision < oldest)
+        older = sorted(keys)
         if not older:
             return 0
         due_since = (await reads.log.revision_at(timedelta())).time - self._ttl
         low, high = 0, len(older)
         while low < high:
             middle = (low + high) // 2
-            revision, key = older[middle]
-            record = await reads.log.get_at(key, revision=max(reads.applied, oldest))
+            revision = older[middle]
+            record = await reads.log.get_at(keys[revision], revision=max(reads.applied, oldest))
             if record is not None and record.revision == revision and record.committed_at <= due_since:
                 low = middle + 1
             else:
                 high = middle
-        return older[low - 1][0] if low else 0
+        return older[low - 1] if low else 0
 
     async def _delete(self, entries: Sequence[Entry]) -> int:
         """Delete the Events that are unchanged. Return their number."""

@@ -314,7 +314,7 @@ def _deletion_of(entry: Entry) -> float:
     """Return the deletionTimestamp in seconds since the epoch; infinity without one."""
     if b'"deletionTimestamp"' not in entry.json:
         return math.inf
-    text = entry.object()["metadata"].get("deletionTimestamp")
+    text = entry.ending().deleted
     return datetime.fromisoformat(text).timestamp() if text else math.inf
 
 

@@ -17,11 +17,13 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
+import orjson
 import trio
 
 from kubechronicle.actors.loops.edits import create_unless_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import each, first_pass
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
@@ -33,6 +35,7 @@ from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.steps import Steps
 
 COMPONENT = "rbac-bootstrap"
 AGGREGATION = "clusterrole-aggregation"
@@ -141,13 +144,16 @@ class ClusterRoleAggregation:
         """Update every aggregated role until none changes: an aggregated role may be part of another one."""
         changed = True
         while changed:
-            listing = await self._store.reads.list(self._rt, Selection(), revision=0)
-            roles = {entry.key.name: entry.object() for entry in listing.entries}
+            listing, pauses = await self._store.reads.list(self._rt, Selection(), revision=0), Pauses()
+            roles: dict[str, Object] = {}
+            for entry in listing.entries:
+                roles[entry.key.name] = entry.object()
+                await pauses.pause()
             changed = False
             for name, role in roles.items():
                 if not role.get("aggregationRule"):
                     continue
-                rules = aggregated(role, roles)
+                rules = await pauses.take(aggregated(role, roles))
                 if rules != (role.get("rules") or []):
                     changed |= await self._write(name, rules)
 
@@ -163,16 +169,18 @@ class ClusterRoleAggregation:
         return True
 
 
-def aggregated(role: Mapping[str, Any], roles: Mapping[str, Mapping[str, Any]]) -> list[Object]:
+def aggregated(role: Mapping[str, Any], roles: Mapping[str, Mapping[str, Any]]) -> Steps[list[Object]]:
     """Return the rules of an aggregated role from all roles: by role name, each rule once."""
-    rules: list[Object] = []
+    rules: dict[bytes, Object] = {}  # by their text: to compare each with all others takes too long
     for selector in role["aggregationRule"].get("clusterRoleSelectors") or ():
         wanted = selector_from_spec(selector)
         for name in sorted(roles):
+            yield
             other = roles[name]
             if wanted is None or name == role["metadata"]["name"]:
                 continue
             if not wanted.matches(other["metadata"].get("labels") or {}):
                 continue
-            rules += [rule for rule in other.get("rules") or () if rule not in rules]
-    return rules
+            for rule in other.get("rules") or ():
+                rules.setdefault(orjson.dumps(rule, option=orjson.OPT_SORT_KEYS), rule)
+    return list(rules.values())

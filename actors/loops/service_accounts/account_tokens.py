@@ -14,6 +14,7 @@ import trio
 from kubechronicle.actors.loops.edits import delete_if_exists, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.access import account_tokens
@@ -73,14 +74,15 @@ class AccountTokens:
     async def _on_accounts(self, events: Sequence[Event]) -> None:
         for event in events:
             if event.operation is Operation.DELETE:
-                self._add_secrets_of(event.entry.key.namespace)
+                await self._add_secrets_of(event.entry.key.namespace)
 
     async def _add_all(self) -> None:
-        self._add_secrets_of("")
+        await self._add_secrets_of("")
 
-    def _add_secrets_of(self, namespace: str) -> None:
-        for entry in self._store.reads.entries(self._secrets.resource, namespace):
-            self._add(entry)
+    async def _add_secrets_of(self, namespace: str) -> None:
+        async for part in in_turns(self._store.reads.entries(self._secrets.resource, namespace)):
+            for entry in part:
+                self._add(entry)
 
     def _add(self, entry: Entry) -> None:
         if entry.fields.get("type") == account_tokens.SECRET_TYPE:

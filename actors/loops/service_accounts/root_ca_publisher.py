@@ -14,6 +14,7 @@ import trio
 from kubechronicle.actors.loops.edits import create_unless_exists, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.values.objects import Object
@@ -71,8 +72,9 @@ class RootCAPublisher:
             await self._queue.work(self._reconcile, component=COMPONENT)
 
     async def _add_all(self) -> None:
-        for entry in self._store.reads.entries(self._namespaces.resource, ""):
-            self._queue.add(entry.key.name)
+        async for part in in_turns(self._store.reads.entries(self._namespaces.resource, "")):
+            for entry in part:
+                self._queue.add(entry.key.name)
 
     async def _add_changed(self, events: Sequence[Event]) -> None:
         for namespace in dict.fromkeys(map(changed_namespace, events)):

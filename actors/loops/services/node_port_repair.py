@@ -12,7 +12,7 @@ the allocator. Then:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import trio
 
@@ -20,6 +20,7 @@ from kubechronicle.actors.allocation.pending_allocations import Owner
 from kubechronicle.actors.allocation.ports import NODE_PORTS, new_port, owner_of_port, port_key
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.loops.services.repair_loop import RepairLoop
+from kubechronicle.actors.reading.selection import in_turns
 from kubechronicle.actors.store import Store
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
@@ -56,8 +57,9 @@ class NodePortRepair(RepairLoop):
         """Check the ports of every Service, then the unused objects. StatusError, LogError, ActorError."""
         await self._store.reads.wait_consistent()
         users: dict[int, list[Entry]] = {}
-        for entry, number in self._used():
-            users.setdefault(number, []).append(entry)
+        async for services in in_turns(self._store.reads.entries("services", "")):
+            for entry, number in _used(services):
+                users.setdefault(number, []).append(entry)
         held = {int(entry.key.name): entry for entry in self._store.reads.entries(NODE_PORTS, "")}
         for number, services in users.items():
             await trio.lowlevel.checkpoint()
@@ -66,13 +68,6 @@ class NodePortRepair(RepairLoop):
         self._leaks = {number: passes for number, passes in self._leaks.items() if number in held}
         for number, entry in held.items():
             await self._check_unused(number, entry)
-
-    def _used(self) -> Iterator[tuple[Entry, int]]:
-        for entry in self._store.reads.entries("services", ""):
-            if b'odePort":' not in entry.json:
-                continue  # no node port: saves parsing the object
-            for number in ports_of(entry.object()["spec"]):
-                yield entry, number
 
     async def _check_used(self, number: int, services: list[Entry], held: Entry | None) -> None:
         if number not in self._range:
@@ -108,3 +103,11 @@ class NodePortRepair(RepairLoop):
         self.metrics.errors["leak"] += 1
         del self._leaks[number]
         await self.commit(CompanionChange(key=entry.key, old=entry, object=None))
+
+
+def _used(services: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
+    for entry in services:
+        if b'odePort":' not in entry.json:
+            continue  # no node port: saves parsing the object
+        for number in ports_of(entry.object()["spec"]):
+            yield entry, number

@@ -21,6 +21,7 @@ from kubechronicle.actors.allocation.ranges import SERVICE_CIDRS, is_ready, netw
 from kubechronicle.actors.loops.conditions import with_condition
 from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.builtin.common.checks import parse_ip
@@ -85,7 +86,7 @@ class ServiceCIDRLoop:
         """Remove the finalizer if no address needs the ServiceCIDR. Return True if removed."""
         # An address that another replica allocated just now must be visible before its range may be removed.
         await self._store.reads.wait_consistent()
-        if self._is_needed(name, obj):
+        if await self._is_needed(name, obj):
             if is_ready({**obj, "metadata": {}}):
                 await self._edit(
                     name,
@@ -101,7 +102,7 @@ class ServiceCIDRLoop:
         )
         return True
 
-    def _is_needed(self, name: str, obj: Object) -> bool:
+    async def _is_needed(self, name: str, obj: Object) -> bool:
         """Return True if an allocated address is in this ServiceCIDR and in no other that stays."""
         staying = [
             network
@@ -113,7 +114,9 @@ class ServiceCIDRLoop:
         if not open_ranges:
             return False
         others = [AddressRange(one) for one in staying]
+        pauses = Pauses()
         for entry in self._store.reads.entries(IP_ADDRESSES, ""):
+            await pauses.pause()
             address = parse_ip(entry.key.name) if entry.labels.get(MANAGED_BY) == ALLOCATOR else None
             lies_in = address is not None and any(address in one for one in open_ranges)
             if address is not None and lies_in and not any(address in one for one in others):

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from in_process import JOE, InProcess, open_server
+from stalls.longest_pass import passes_below
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.loops.bootstrap.rbac import aggregated, completed
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.builtin.rbac import bootstrap_policy as policy
+from kubechronicle.api.values.steps import finish
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation
 
@@ -176,4 +179,19 @@ def test_an_aggregated_role_has_each_rule_once_by_name() -> None:
         "a": role("a", rule("list"), labels=labels),
         "c": role("c", rule("delete")),
     }
-    assert aggregated(whole, roles) == [rule("list"), rule("get")]
+    assert finish(aggregated(whole, roles)) == [rule("list"), rule("get")]
+
+
+async def test_many_rules_are_aggregated_in_steps() -> None:
+    """To compare each with all others would take seconds."""
+    labels = {"part": "yes"}
+    whole = {
+        "metadata": {"name": "whole"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": labels}]},
+    }
+    roles = {
+        f"r{number}": role(f"r{number}", *(rule("get", str(number), str(each)) for each in range(1000)), labels=labels)
+        for number in range(30)
+    }
+    with passes_below(0.03):
+        assert len(await Pauses().take(aggregated(whole, roles))) == 30_000
