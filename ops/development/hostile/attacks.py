@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kubechronicle.ops.development.hostile import expressions, objects, wire
+from kubechronicle.ops.development.hostile import admission, expressions, objects, wire
 from kubechronicle.ops.development.hostile.requests import REQUESTS
 from kubechronicle.ops.development.hostile.site import Site
 
@@ -46,6 +46,11 @@ def _policy(call: str) -> Attack:
 
 def _former(name: str) -> Attack:
     return Attack(f"old: {name}", USER, partial(objects.former, name), objects.history, ours=name in OF_HISTORY)
+
+
+def _hooks(kind: str) -> Attack:
+    prepare = partial(admission.webhooks, kind=kind)
+    return Attack(f"webhooks: 4,000 {kind} ones", TENANT, admission.unmatched_revision, prepare)
 
 
 def _list(name: str, accept: str, count: int) -> Attack:
@@ -89,8 +94,22 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     Attack("RBAC: GET by 150,000 rules", ANYBODY, objects.anonymous_get, objects.roles),
     Attack("RBAC: review of 150,000 rules", TENANT, objects.rules_review, objects.roles),
     Attack("RBAC: review of 100,000 groups", TENANT, objects.review_of_groups),
-    Attack("limits: a Pod under 1,000", TENANT, objects.limited_pod, objects.limits),
-    Attack("policies: 5,000 parameters", TENANT, objects.guarded_secret, objects.parameters),
+    Attack("limits: a Pod under 1,000", TENANT, admission.limited_pod, admission.limits),
+    Attack("limits: a Pod that gets 400,000 values", TENANT, admission.defaulted_pod, admission.default_amounts),
+    Attack("quotas: 1,000", TENANT, admission.charged_map, admission.quotas),
+    Attack("policies: 5,000 parameters", TENANT, admission.guarded_secret, admission.parameters),
+    Attack("mutation: 3,000 parameters", TENANT, admission.mutated_endpoints, admission.mutating_parameters),
+    Attack("mutation: an object of 90,000 keys", TENANT, admission.labelled_map, admission.label_policy),
+    _hooks("mutating"),
+    _hooks("validating"),
+    Attack("growth: a RuntimeClass of 30,000 tolerations", TENANT, admission.tolerating_pod, admission.runtime_class),
+    Attack("growth: 200,000 defaults of a definition", TENANT, admission.growing_object, admission.growing_kind),
+    Attack(
+        "growth: the same, of a stored object",
+        TENANT,
+        admission.grown_object,
+        partial(admission.growing_kind, stored=True),
+    ),
     _list("100,000 objects, protobuf", objects.PROTOBUF, 1),
     _list("100,000 objects, table", objects.TABLE, 1),
     _list("20 at once, protobuf", objects.PROTOBUF, objects.AT_ONCE),

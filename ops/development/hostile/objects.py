@@ -1,4 +1,4 @@
-"""Attacks with objects: bodies of many empty parts, and many rules, limits, parameters or objects in the cluster."""
+"""Attacks with objects: bodies of many empty parts, and many rules or objects in the cluster."""
 
 from __future__ import annotations
 
@@ -110,68 +110,6 @@ def review_of_groups(site: Site) -> str:
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview", "spec": spec}
     path = f"/apis/authorization.k8s.io/v1/namespaces/{TENANT}/localsubjectaccessreviews"
     return site.ask("POST", path, {**body, "metadata": {"namespace": TENANT}}, user=ALICE).status
-
-
-# Objects on which each write of a namespace depends
-
-
-LIMITS: Final = 1000
-PARAMETERS: Final = 5000
-LIMITED, GUARDED = "limited", "guarded"
-
-
-def limits(site: Site) -> None:
-    """Create LIMITS LimitRanges in a namespace."""
-    site.once("limits", lambda: _limit(site))
-
-
-def _limit(site: Site) -> None:
-    site.make("/api/v1/namespaces", {"metadata": {"name": LIMITED}})
-    site.make(f"/api/v1/namespaces/{LIMITED}/serviceaccounts", {"metadata": {"name": "default"}})
-    for number in range(LIMITS):
-        limit = {"type": "Container", "max": {"cpu": str(1000 + number)}}
-        body = {"metadata": {"name": f"l{number}"}, "spec": {"limits": [limit]}}
-        site.make(f"/api/v1/namespaces/{LIMITED}/limitranges", body)
-
-
-def limited_pod(site: Site) -> str:
-    """Create a Pod of 100 containers where many LimitRanges apply."""
-    resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
-    containers = [{"name": f"c{number}", "image": "i", "resources": resources} for number in range(100)]
-    body = {"metadata": {"generateName": "p-"}, "spec": {"containers": containers}}
-    return site.ask("POST", f"/api/v1/namespaces/{LIMITED}/pods", body, user=EDITOR).status
-
-
-def parameters(site: Site) -> None:
-    """Let a policy have PARAMETERS objects as its parameters."""
-    site.once("parameters", lambda: _guard(site))
-
-
-def _guard(site: Site) -> None:
-    admission = "/apis/admissionregistration.k8s.io/v1"
-    site.make("/api/v1/namespaces", {"metadata": {"name": GUARDED}})
-    for number in range(PARAMETERS):
-        body = {"metadata": {"name": f"p{number}"}, "data": {"name": f"n{number}"}}
-        site.make(f"/api/v1/namespaces/{GUARDED}/configmaps", body)
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}
-    policy = {
-        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-        "matchConstraints": {"resourceRules": [rule]},
-        "validations": [{"expression": "object.metadata.name != params.data.name"}],
-    }
-    binding = {
-        "policyName": GUARDED,
-        "validationActions": ["Deny"],
-        "paramRef": {"namespace": GUARDED, "selector": {}, "parameterNotFoundAction": "Allow"},
-    }
-    site.make(f"{admission}/validatingadmissionpolicies", {"metadata": {"name": GUARDED}, "spec": policy})
-    site.make(f"{admission}/validatingadmissionpolicybindings", {"metadata": {"name": GUARDED}, "spec": binding})
-
-
-def guarded_secret(site: Site) -> str:
-    """Create a Secret that is judged once with each parameter."""
-    path = f"/api/v1/namespaces/{TENANT}/secrets?dryRun=All"
-    return site.ask("POST", path, {"metadata": {"name": "s"}}, user=ALICE).status
 
 
 # Lists
