@@ -1,7 +1,8 @@
 """Reads the facts about types of a Kubernetes minor: the files of the folders beside this one.
 
 A file has the types of one Go package, `apps.v1.txt` those of k8s.io/api/apps/v1. `own/` has kubechronicle's own kinds,
-written by hand in the same form. `descriptions/` has the published descriptions, which are read when one is asked for.
+written by hand in the same form. `descriptions/` has the published descriptions, and `internal/` the types that no
+version of an API has, but messages print. Both are read when they are first needed.
 
     group=apps version=v1 model=io.k8s.api.apps.v1 source=k8s.io/api@v0.36.3 options
 
@@ -49,6 +50,8 @@ MAP: Final = "map"
 NAMED: Final = ""
 
 STRUCT: Final = "struct"
+INTERNAL: Final = "internal."
+"""The beginning of the names of packages with internal types, those of k8s.io/kubernetes ``pkg/apis``."""
 BASIC: Final = frozenset(
     ("string", "bool", "int", "int32", "int64", "uint16", "uint64", "float64", "uint8", "interface{}")
 )
@@ -201,11 +204,11 @@ class Package:
         "version",
     )
 
-    def __init__(self, release: Release, file: Path) -> None:
+    def __init__(self, release: Release, file: Path, prefix: str = "") -> None:
         _, head, *blocks = file.read_text().rstrip("\n").replace("\n", "\n\n", 2).split("\n\n")
         marks = _marks(head.split(" "))
         self.release = release
-        self.name = file.name.removesuffix(".txt")
+        self.name = prefix + file.name.removesuffix(".txt")
         self.is_group_version = "group" in marks
         self.group = marks.get("group", "")
         self.version = marks.get("version", "")
@@ -237,7 +240,8 @@ class Release:
 
     def __init__(self, minor: str) -> None:
         folder = Path(__file__).parent
-        published = list((folder / minor).glob("*.txt"))
+        self._folder = folder / minor
+        published = list(self._folder.glob("*.txt"))
         if not published:
             raise KeyError(minor)
         files = sorted([*published, *(folder / "own").glob("*.txt")], key=lambda file: file.name)
@@ -250,6 +254,8 @@ class Release:
     def declared(self, name: str) -> Declared:
         """Return the type of a name such as ``core.v1.Pod``. KeyError if there is none."""
         package, _, kind = name.rpartition(".")
+        if package.startswith(INTERNAL):
+            return self.internal[package].types[kind]
         return self.packages[package].types[kind]
 
     def defined(self, definition: str) -> Declared:
@@ -266,6 +272,12 @@ class Release:
                 kind = declared.behind
             else:
                 return kind
+
+    @functools.cached_property
+    def internal(self) -> Mapping[str, Package]:
+        """The packages of internal types by name. Only messages about whole structs need them."""
+        found = (Package(self, file, INTERNAL) for file in sorted((self._folder / "internal").glob("*.txt")))
+        return {package.name: package for package in found}
 
     @functools.cached_property
     def kinds(self) -> Mapping[tuple[str, str, str], Declared]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, human_duration
 from kubechronicle.api.builtin.common.checks import unique
-from kubechronicle.api.builtin.common.go_shapes import difference, shape
+from kubechronicle.api.builtin.common.go_shapes import difference, record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field_column, name_of
 from kubechronicle.api.errors.field_errors import (
@@ -245,7 +245,7 @@ def _update(new: Object, old: Object, *, approves: bool, issues: bool) -> list[C
         if len(after) > len(before):
             causes.append(forbidden(field, f'updates may not add a condition of type "{kind}"'))
         elif len(after) == len(before) and after != before:
-            shown = [[shape(one, "SigningCondition") for one in each] for each in (before, after)]
+            shown = [[record(one, "CertificateSigningRequestCondition") for one in each] for each in (before, after)]
             detail = f'updates may not modify a condition of type "{kind}"\n{difference(*shown)}'
             causes.append(forbidden(field, detail))
     if _certificate(new) != _certificate(old):

@@ -17,7 +17,7 @@ from kubechronicle.api.builtin.common.checks import (
     qualified_name,
     wrong,
 )
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
@@ -212,7 +212,7 @@ def taints(given: Sequence[Object], field: str) -> list[Cause]:
         elif effect not in TAINT_EFFECTS:
             causes.append(not_supported(f"{path}.effect", effect, TAINT_EFFECTS))
         if (key, effect) in seen:
-            found = duplicate(path, shape(taint, "Taint"))
+            found = duplicate(path, record(taint, "Taint"))
             detail = "taints must be unique by key and effect pair"
             causes.append(Cause(found.reason, f"{found.message}: {detail}", path))
         seen.add((key, effect))

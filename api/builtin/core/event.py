@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import dns_subdomain, wrong
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import Column, Printer, field_column, name_of, wide_field
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
@@ -122,7 +122,7 @@ def _changed_event(new: Object, old: Object) -> list[Cause]:
             continue
         shown: Any
         if isinstance(absent, str) and absent:
-            shown = shape(after, absent[1:]) if optional else shape(after or {}, absent)
+            shown = record(after, absent[1:]) if optional else record(after or {}, absent)
         else:
             shown = absent if after is None else after
         field = "reportingController" if member == "reportingComponent" else member

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, condition
 from kubechronicle.api.builtin.common.checks import dual_stack, parse_cidr, repeated
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.network_values import cidr_warnings, legacy_cidr
 from kubechronicle.api.builtin.common.printer import (
@@ -143,7 +143,7 @@ def validate_node_change(new: Object, old: Object) -> list[Cause]:
     addresses = status.get("addresses") or []
     for index, again in enumerate(repeated(tuple(sorted(address.items())) for address in addresses)):
         if again:
-            causes.append(duplicate(f"status.addresses[{index}]", shape(addresses[index], "NodeAddress")))
+            causes.append(duplicate(f"status.addresses[{index}]", record(addresses[index], "NodeAddress")))
     refused = 'node updates may not change {} except from "" to valid'
     before, after = held.get("podCIDRs") or [], spec.get("podCIDRs") or []
     changed = 1 if len(before) != len(after) else sum(one != other for one, other in zip(before, after, strict=True))

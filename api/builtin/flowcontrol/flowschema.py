@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, condition
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field_column, name_of
 from kubechronicle.api.builtin.flowcontrol import bootstrap
@@ -56,7 +56,7 @@ def validate_flow_schema(obj: Object) -> list[Cause]:
         causes.append(invalid_value(field, precedence, detail))
     method = spec.get("distinguisherMethod")
     if method is not None and method.get("type", "") not in ("ByNamespace", "ByUser"):
-        shown = shape(method, "FlowDistinguisherMethod")
+        shown = record(method, "FlowDistinguisherMethod")
         causes.append(not_supported("spec.distinguisherMethod.type", shown, ("ByNamespace", "ByUser")))
     level = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
     path = "spec.priorityLevelConfiguration.name"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import one_of
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field_column, name_of
 from kubechronicle.api.builtin.common.status_strategies import only_status
@@ -78,7 +78,7 @@ def fixed(spec: Object, name: str, wanted: Mapping[str, Object], kind: str) -> l
     if name != bootstrap.EXEMPT or "exempt" not in wanted[name]:
         free, words = (), f"spec of '{name}' must equal the fixed value"
     compared = [{key: value for key, value in each.items() if key not in free} for each in (spec, wanted[name])]
-    return [] if compared[0] == compared[1] else [invalid_value("spec", shape(spec, kind), words)]
+    return [] if compared[0] == compared[1] else [invalid_value("spec", record(spec, kind), words)]
 
 
 def conditions_of(obj: Object) -> list[Cause]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import dns_subdomain, immutable, wrong
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.network_values import canonical_ip
 from kubechronicle.api.builtin.common.printer import NAME, Printer, age_of, at, field_column, name_of
@@ -44,7 +44,7 @@ def validate_ip_address(obj: Object) -> list[Cause]:
 def validate_ip_address_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed parent."""
     after, before = new["spec"].get("parentRef"), old["spec"].get("parentRef")
-    return [] if after == before else immutable("spec.parentRef", shape(after, "ParentReference"), before)
+    return [] if after == before else immutable("spec.parentRef", record(after, "ParentReference"), before)
 
 
 def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:

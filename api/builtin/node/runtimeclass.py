@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import dns_label, immutable, repeated
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.node_labels import old_label_warnings
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of
@@ -39,7 +39,7 @@ def validate_runtime_class(obj: Object) -> list[Cause]:
         causes += tolerations(given, "scheduling.tolerations")
         for index, again in enumerate(repeated(map(_key_of, given))):
             if again:
-                causes.append(duplicate(f"scheduling.tolerations[{index}]", shape(given[index], "Toleration")))
+                causes.append(duplicate(f"scheduling.tolerations[{index}]", record(given[index], "Toleration")))
     return causes
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import dns_subdomain, label_selector, wrong
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of, wide
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
@@ -136,7 +136,7 @@ def validate_role_ref_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed role reference."""
     if new.get("roleRef") == old.get("roleRef"):
         return []
-    return [invalid_value("roleRef", shape(new.get("roleRef") or {}, "RoleRef"), "cannot change roleRef")]
+    return [invalid_value("roleRef", record(new.get("roleRef") or {}, "RoleRef"), "cannot change roleRef")]
 
 
 # -- table columns ----------------------------------------------------------------------------------------------------

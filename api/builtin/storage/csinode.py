@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import repeated, wrong
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, counted, name_of
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
@@ -60,7 +60,7 @@ def validate_csi_node_update(new: Object, old: Object, mutable: Collection[str] 
         for now in present.get(driver.get("name", ""), ()):
             frozen = [{key: value for key, value in each.items() if key not in mutable} for each in (now, driver)]
             if frozen[0] != frozen[1]:
-                shown = {**(shape(frozen[0], "CSINodeDriver") or {}), "TopologyKeys": now.get("topologyKeys")}
+                shown = {**(record(frozen[0], "CSINodeDriver") or {}), "TopologyKeys": now.get("topologyKeys")}
                 causes.append(invalid_value("spec.drivers", shown, "field is immutable"))
     return causes
 

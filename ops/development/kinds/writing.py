@@ -17,6 +17,7 @@ _MACHINERY: Final = re.compile(r"k8s\.io/apimachinery/pkg/(?:api/|util/)?(resour
 _GROUP_VERSION: Final = re.compile(
     r"k8s\.io/(?:api|(?:apimachinery|apiextensions-apiserver|kube-aggregator)/pkg/apis)/(\w+)/(v\w+)"
 )
+_INTERNAL: Final = re.compile(r"k8s\.io/kubernetes/pkg/apis/(\w+)")
 _NAME: Final = re.compile(r"(k8s\.io/[\w./-]+)\.(\w+)")
 
 # Tags whose facts have a place in a line, and those of generators of code that is not needed here.
@@ -35,7 +36,10 @@ _LIVES: Final = {"Introduced": "introduced", "Deprecated": "deprecated", "Remove
 
 
 def short(path: str) -> str:
-    """Return a package's name in api/kinds: ``core.v1``, ``resource``."""
+    """Return a package's name in api/kinds: ``core.v1``, ``resource``, and ``internal.core`` for internal types."""
+    internal = _INTERNAL.fullmatch(path)
+    if internal is not None:
+        return f"internal.{internal[1]}"
     found = _GROUP_VERSION.fullmatch(path)
     if found is not None:
         return f"{found[1]}.{found[2]}"
@@ -48,6 +52,7 @@ def short(path: str) -> str:
 def files(packages: Sequence[Fact], release: str) -> dict[str, str]:
     """Return name -> text of all files of a release."""
     _settle_fields(packages)
+    _name_internal_fields(packages)
     wanted = _wanted(packages)
     constants = {f"{each['path']}.{one['name']}": one["value"] for each in packages for one in each["constants"]}
     values = _values(packages)
@@ -58,6 +63,9 @@ def files(packages: Sequence[Fact], release: str) -> dict[str, str]:
         if not kinds:
             continue
         name = short(package["path"])
+        if _INTERNAL.fullmatch(package["path"]):
+            made[f"{name.replace('.', '/')}.txt"] = writer.types(kinds, release)
+            continue
         made[f"{name}.txt"] = writer.types(kinds, release)
         made[f"descriptions/{name}.txt"] = writer.descriptions(kinds, release)
     return made
@@ -79,6 +87,31 @@ def _settle_fields(packages: Iterable[Fact]) -> None:
                 each["is"], each["fields"] = "struct", other["fields"]
 
 
+def _name_internal_fields(packages: Iterable[Fact]) -> None:
+    """Give the fields of internal types the JSON names of the fields of v1, and drop their comments."""
+    known = {f"{package['path']}.{each['name']}": each for package in packages for each in package["types"]}
+    for package in packages:
+        internal = _INTERNAL.fullmatch(package["path"])
+        if internal is None:
+            continue
+        for each in package["types"]:
+            counterpart = known.get(f"k8s.io/api/{internal[1]}/v1.{each['name']}", {"fields": ()})
+            names = {field["name"]: _json_name(field) for field in counterpart["fields"]}
+            each["doc"] = each["earlier"] = ()
+            for field in each["fields"]:
+                field["doc"] = ()
+                if not field["embedded"]:
+                    field["json"] = names.get(field["name"]) or lower_first(field["name"])
+
+
+def lower_first(name: str) -> str:
+    """Return the JSON name of a Go name. Example: FSType -> fsType, IQN -> iqn, HostPath -> hostPath."""
+    count = next((index for index, letter in enumerate(name) if not letter.isupper()), len(name))
+    if 1 < count < len(name) and name[count].islower():
+        count -= 1
+    return name[:count].lower() + name[count:]
+
+
 def _values(packages: Iterable[Fact]) -> dict[str, dict[str, Fact]]:
     """Return type -> value -> constant: of equal values, the one with the longer comment (kube-openapi)."""
     made: dict[str, dict[str, Fact]] = {}
@@ -97,7 +130,9 @@ def _wanted(packages: Sequence[Fact]) -> set[str]:
     pending = [
         f"{package['path']}.{each['name']}"
         for package in packages
-        if _GROUP_VERSION.fullmatch(package["path"]) or package["path"].endswith("/version")
+        if _GROUP_VERSION.fullmatch(package["path"])
+        or _INTERNAL.fullmatch(package["path"])
+        or package["path"].endswith("/version")
         for each in package["types"]
         if each["is"] == "struct" and _has_form(each)
     ]
@@ -212,6 +247,9 @@ class _Writer:
             yield "?"
         if "omitzero" in options:
             yield "~"
+        if _INTERNAL.fullmatch(self._path):
+            yield from [f"go={field['name']}"] if field["name"] != name[:1].upper() + name[1:] else []
+            return
         if name != "." and "optional" not in tags and ("required" in tags or "omitempty" not in options):
             yield "!"
         if name != "." and field["name"] != name[:1].upper() + name[1:]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pipeline_writes import NOW, Object, create, rejections_of, update
 
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.resource.resourceslice import validation
 from kubechronicle.api.builtin.resource.resourceslice.resourceslice import slice_warnings
 from kubechronicle.api.pipeline.pipeline import Outcome
@@ -359,6 +359,6 @@ def test_a_driver_with_uppercase_letters_is_warned_about() -> None:
 
 
 def test_requested_capacities_are_printed_by_name() -> None:
-    printed = shape({"requests": {"b": "1", "a": "2"}}, "CapacityRequirements")
+    printed = record({"requests": {"b": "1", "a": "2"}}, "CapacityRequirements")
     assert list((printed or {})["Requests"]) == ["a", "b"]
-    assert shape({}, "CapacityRequirements") == {"Requests": None}
+    assert record({}, "CapacityRequirements") == {"Requests": None}

@@ -88,6 +88,18 @@ def test_every_name_leads_to_a_type(minor: str) -> None:
 
 
 @pytest.mark.parametrize("minor", MINORS)
+def test_internal_types_have_the_names_of_the_api(minor: str) -> None:
+    release = reading.release(minor)
+    for package in release.internal.values():
+        for declared in package.types.values():
+            for field in declared.fields:
+                assert field.type.named in reading.BASIC or release.declared(field.type.named), declared.full_name
+    attribute = release.declared("internal.resource.DeviceAttribute")
+    assert {field.go_name: field.name for field in attribute.fields}["IntValue"] == "int"
+    assert "internal.core" not in release.packages
+
+
+@pytest.mark.parametrize("minor", MINORS)
 def test_numbers_of_a_message_are_unique(minor: str) -> None:
     for declared in reading.release(minor).types():
         numbers = [field.number for field in declared.fields if field.number]

@@ -22,7 +22,7 @@ from kubechronicle.api.builtin.common.checks import (
     qualified_name,
     repeated,
 )
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_cidr, legacy_ip
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import validate_labels
@@ -197,7 +197,7 @@ def _port_conflicts(ports: Sequence[Object], kind: str) -> list[Cause]:
     for index, port in enumerate(ports):
         key = (port.get("protocol"), port.get("port", 0))
         if key in taken:
-            shown = shape({"protocol": key[0], "port": key[1]}, "ServicePort")
+            shown = record({"protocol": key[0], "port": key[1]}, "ServicePort")
             causes.append(duplicate(f"spec.ports[{index}]", shown))
         taken.add(key)
     return causes

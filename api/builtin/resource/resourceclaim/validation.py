@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
-from kubechronicle.api.builtin.common.go_shapes import printed_metadata, shape
+from kubechronicle.api.builtin.common.go_shapes import printed_metadata, record
 from kubechronicle.api.builtin.resource.devices import (
     EFFECTS,
     MAX_CONFIGS,
@@ -161,7 +161,7 @@ def claim_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed spec."""
     if same_json(new["spec"], old["spec"]):
         return []
-    return [invalid_value("spec", shape(new["spec"], "ResourceClaimSpec"), metadata.IMMUTABLE)]
+    return [invalid_value("spec", record(new["spec"], "ResourceClaimSpec"), metadata.IMMUTABLE)]
 
 
 def claim_template(obj: Object) -> list[Cause]:
@@ -181,5 +181,5 @@ def claim_template_update(new: Object, old: Object) -> list[Cause]:
         return []
     meta = new["spec"].get("metadata") or {}
     shown = printed_metadata(meta)
-    shown["Spec"] = shape(new["spec"].get("spec") or {}, "ResourceClaimSpec")
+    shown["Spec"] = record(new["spec"].get("spec") or {}, "ResourceClaimSpec")
     return [invalid_value("spec", shown, metadata.IMMUTABLE)]

@@ -7,7 +7,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, qualified_name, repeated, unique
 from kubechronicle.api.builtin.common.conditions import conditions
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.network_values import interface_address
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
@@ -86,7 +86,7 @@ def claim_status(new: Object, old: Object) -> list[Cause]:
     if held.get("allocation") is None:
         return causes + _allocation(allocation, f"{field}.allocation", request_reference(request_names(new["spec"])))
     if allocation != held["allocation"]:
-        shown = shape(allocation, "AllocationResult")
+        shown = record(allocation, "AllocationResult")
         causes.append(invalid_value(f"{field}.allocation", shown, metadata.IMMUTABLE))
     return causes
 

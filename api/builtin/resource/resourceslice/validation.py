@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, immutable, qualified_name, wrong
-from kubechronicle.api.builtin.common.go_shapes import shape
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
 from kubechronicle.api.builtin.resource.devices import EFFECTS, check_each, check_each_unique, pool_name
@@ -131,7 +131,7 @@ def _places(holder: Object, field: str, flags: tuple[str, ...], empty: str) -> t
         causes += node_selector(selector, f"{field}.nodeSelector")
         if "perDeviceNodeSelection" in flags and len(selector.get("nodeSelectorTerms") or ()) != 1:
             terms = selector.get("nodeSelectorTerms")
-            shown = None if terms is None else [shape(term, "NodeSelectorTerm") for term in terms]
+            shown = None if terms is None else [record(term, "NodeSelectorTerm") for term in terms]
             path = f"{field}.nodeSelector.nodeSelectorTerms"
             causes.append(invalid_value(path, shown, "must have exactly one node selector term"))
     for flag in flags:
@@ -248,7 +248,7 @@ def _attribute(attribute: Object, field: str) -> list[Cause]:
             causes.append(too_long(f"{field}.version", MAX_VALUE))
     given = sum(attribute.get(name) is not None for name in _VALUES)
     if given != 1:
-        shown = shape(attribute, "DeviceAttribute") if given else ""
+        shown = record(attribute, "DeviceAttribute") if given else ""
         causes.append(invalid_value(field, shown, "exactly one value must be specified"))
     return causes
 

@@ -96,6 +96,14 @@ def test_a_kind_without_a_tag_is_inlined_and_a_type_that_decodes_itself_is_not()
 
 
 @pytest.mark.parametrize(
+    ("name", "expected"),
+    [("FSType", "fsType"), ("IQN", "iqn"), ("HostPath", "hostPath"), ("TTY", "tty"), ("HostPID", "hostPID")],
+)
+def test_a_go_name_becomes_a_json_name(name: str, expected: str) -> None:
+    assert writing.lower_first(name) == expected
+
+
+@pytest.mark.parametrize(
     ("lines", "expected"),
     [
         (["One line", "goes on.", "+optional"], "One line goes on."),
