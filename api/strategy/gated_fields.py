@@ -86,14 +86,17 @@ def _children(holder: Object, step: _Step) -> Iterable[Any]:
     return value.values() if step.each else (value,)
 
 
-def _holders(holder: Object, path: _Path) -> Iterator[Object]:
-    """Yield the objects that may have the last field of a path."""
-    if len(path) == 1:
-        yield holder
-        return
-    for child in _children(holder, path[0]):
-        if isinstance(child, dict):
-            yield from _holders(child, path[1:])
+def _any(holder: Object, path: _Path, meets: Callable[[Object, str], bool], at: int = 0) -> bool:
+    """Tell whether an object that may have the last field of a path meets a condition on it. Most have none."""
+    step = path[at]
+    if at + 1 == len(path):
+        return meets(holder, step.name)
+    value = holder.get(step.name)
+    if not value:
+        return False
+    if not step.each:
+        return isinstance(value, dict) and _any(value, path, meets, at + 1)
+    return any(isinstance(child, dict) and _any(child, path, meets, at + 1) for child in _children(holder, step))
 
 
 def _remove(holder: Object, path: _Path, change: Callable[[Object, str], None]) -> None:
@@ -141,7 +144,7 @@ class _Rule:
         return obj or None
 
     def _has(self, part: Object, paths: Sequence[_Path], meets: Callable[[Object, str], bool]) -> bool:
-        return any(meets(holder, path[-1].name) for path in paths for holder in _holders(part, path))
+        return any(_any(part, path, meets) for path in paths)
 
     def _goes(self, holder: Object, name: str) -> bool:
         """Tell whether a field is there to be dropped."""
