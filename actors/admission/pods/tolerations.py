@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.runtime_class import Tolerated, Toleration, merge_tolerations
+from kubechronicle.actors.evaluation import note_growth
 from kubechronicle.api.builtin.common.resource_amounts import is_extended
 from kubechronicle.api.builtin.core.pod.defaults import qos_class
 from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.errors import status
 
-Toleration = Mapping[str, Any]
 DEFAULTS: Final = "scheduler.alpha.kubernetes.io/defaultTolerations"
 WHITELIST: Final = "scheduler.alpha.kubernetes.io/tolerationsWhitelist"
 MEMORY_PRESSURE: Final[Toleration] = {
@@ -22,7 +23,8 @@ MEMORY_PRESSURE: Final[Toleration] = {
     "operator": "Exists",
     "effect": "NoSchedule",
 }
-_TEXTS: Final = ("key", "operator", "value", "effect")
+GROWTH: Final = 64
+"""Bytes of a usual toleration."""
 _GO_TYPES: Final[Mapping[str, tuple[type, str]]] = {
     "key": (str, "string"),
     "operator": (str, "v1.TolerationOperator"),
@@ -49,15 +51,20 @@ class ExtendedResourceToleration(AdmissionPlugin):
             for name in (container.get("resources") or {}).get("requests") or ()
             if is_extended(name)
         }
-        for name in sorted(wanted):
-            _add_or_replace(spec, {"key": name, "operator": "Exists", "effect": "NoSchedule"})
+        if not wanted:
+            return
+        added = {name: {"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in sorted(wanted)}
+        held = spec.get("tolerations") or ()
+        kept = [added.get(each.get("key", ""), each) if _tolerates(each) else each for each in held]
+        present = {each.get("key", "") for each in held if _tolerates(each)}
+        missing = [each for name, each in added.items() if name not in present]
+        spec["tolerations"] = [dict(each) for each in (*kept, *missing)]
 
 
-def _add_or_replace(spec: dict[str, Any], toleration: Toleration) -> None:
-    held = spec.get("tolerations") or []
-    matching = [_key(each) == _key(toleration) for each in held]
-    kept = [dict(toleration) if match else each for each, match in zip(held, matching, strict=True)]
-    spec["tolerations"] = kept if any(matching) else [*kept, dict(toleration)]
+def _tolerates(toleration: Toleration) -> bool:
+    """Tell whether a toleration is like those that ExtendedResourceToleration adds, whatever its key and seconds."""
+    others = [toleration.get(name) or "" for name in ("operator", "value", "effect")]
+    return others == ["Exists", "", "NoSchedule"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +96,8 @@ class PodTolerationRestriction(AdmissionPlugin):
         if qos_class(spec) != "BestEffort":
             extra.append(MEMORY_PRESSURE)
         if extra:
-            spec["tolerations"] = [dict(each) for each in merged(spec.get("tolerations") or (), extra)]
+            spec["tolerations"] = [dict(each) for each in merge_tolerations(spec.get("tolerations") or (), extra)]
+            note_growth(GROWTH * len(extra))
         self.validate(attributes, state)
 
     def validate(self, attributes: Attributes, state: State) -> None:
@@ -103,52 +111,12 @@ class PodTolerationRestriction(AdmissionPlugin):
         scope = "namespace"
         if whitelist is None:
             whitelist, scope = self._cluster.whitelist, "cluster"
-        if whitelist and not all(any(covers(each, one) for each in whitelist) for one in tolerations):
+        listed = Tolerated(whitelist)
+        if whitelist and not all(one in listed or listed.covers(one) for one in tolerations):
             raise status.unknown(
                 f"pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} "
                 "whitelist"
             )
-
-
-def merged(first: Sequence[Toleration], second: Sequence[Toleration]) -> list[Toleration]:
-    """Return the tolerations of both without those that another covers."""
-    everything = [*first, *second]
-    found: list[Toleration] = []
-    for index, one in enumerate(everything):
-        if any(covers(each, one) for each in found):
-            continue
-        if any(not _equal(each, one) and covers(each, one) for each in everything[index + 1 :]):
-            continue
-        found.append(one)
-    return found
-
-
-def covers(wide: Toleration, narrow: Toleration) -> bool:
-    """Return whether ``wide`` tolerates every taint that ``narrow`` tolerates, and for as long."""
-    if _equal(wide, narrow):
-        return True
-    key, operator, value, effect = _key(wide)
-    if narrow.get("key", "") != key and (key or operator != "Exists"):
-        return False
-    if effect not in ("", narrow.get("effect", "")):
-        return False
-    seconds = wide.get("tolerationSeconds")
-    if effect == "NoExecute" and seconds is not None:
-        of_narrow = narrow.get("tolerationSeconds")
-        if of_narrow is None or of_narrow > seconds:
-            return False
-    if operator in ("", "Equal"):
-        return narrow.get("operator") == "Equal" and narrow.get("value", "") == value
-    return operator == "Exists"
-
-
-def _equal(one: Toleration, other: Toleration) -> bool:
-    return _key(one) == _key(other) and one.get("tolerationSeconds") == other.get("tolerationSeconds")
-
-
-def _key(toleration: Toleration) -> tuple[str, str, str, str]:
-    key, operator, value, effect = (toleration.get(name) or "" for name in _TEXTS)
-    return key, operator, value, effect
 
 
 def _of_namespace(namespace: str, annotation: str, state: State) -> list[Toleration] | None:
