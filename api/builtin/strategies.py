@@ -15,6 +15,7 @@ from kubechronicle.api.builtin import gated_fields, kinds
 from kubechronicle.api.builtin.apiextensions import strategy as apiextensions
 from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
+from kubechronicle.api.declarative.enforcement import DeclaredRules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.strategy.gated_fields import DisabledFields
 from kubechronicle.api.strategy.strategy import Strategy
@@ -38,9 +39,9 @@ def strategy_of(resource: str) -> Strategy:
 
 
 class KindRules:
-    """The rules of all kinds under feature gates: strategies, and the fields that the gates switch off. Immutable."""
+    """The rules of all kinds under feature gates: strategies, fields that the gates switch off, and tags. Immutable."""
 
-    __slots__ = ("_disabled", "_strategies", "gates")
+    __slots__ = ("_disabled", "_strategies", "declared", "gates")
 
     def __init__(self, gates: FeatureGates) -> None:
         self.gates = gates
@@ -49,6 +50,7 @@ class KindRules:
             resource: follow_options(strategy.under(gates), options) for resource, strategy in STRATEGIES.items()
         }
         self._disabled = DisabledFields(gates, gated_fields.TABLE)
+        self.declared = DeclaredRules(gates)
 
     def of(self, resource: str) -> Strategy:
         """Return the strategy of a storage resource."""

@@ -23,7 +23,7 @@ _NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", *PLUGIN_GATES,
     *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
-    *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates)),
+    *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),
 )  # fmt: skip
 WITH_EFFECT: Final = gates_of(PROGRAM).keys() & _NAMED
 """The gates that switch a feature of this server. Others concern other components, or are not built yet."""
