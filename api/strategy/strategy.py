@@ -1,6 +1,6 @@
 """Strategies: one record per storage resource, with flags and hooks for the rules of its kind.
 
-``builtin/strategies.py`` gathers the table. pipeline.py calls the hooks in this order:
+``builtin/kinds.py`` gathers the table. pipeline.py calls the hooks in this order:
 
     prepare_create   drop fields a creation may not set, fill in the server's fields    changes the object
     prepare_update   restore fields an update may not change                            changes the new object

@@ -8,8 +8,8 @@ from typing import Final
 from kubechronicle.actors.admission import gated, plugins
 from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.gated_fields import TABLE
+from kubechronicle.api.builtin.kinds import STRATEGIES
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
-from kubechronicle.api.builtin.strategies import STRATEGIES
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
 from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
