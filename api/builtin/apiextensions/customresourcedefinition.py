@@ -30,6 +30,7 @@ from kubechronicle.api.builtin.apiextensions.validation_schema import (
 )
 from kubechronicle.api.builtin.apiextensions.validation_versions import (
     NONE,
+    conversion_causes,
     printer_columns,
     selectable_fields,
     subresources,
@@ -290,7 +291,9 @@ class _Spec:
             detail = "must be None if spec.preserveUnknownFields is true"
             self._found.add(invalid_value(where.child("strategy"), strategy, detail))
         self._found.extend(
-            conversion(conversion, where, known_review=self._demands.known_review, any_bundle=self._demands.any_bundle)
+            conversion_causes(
+                conversion, where, known_review=self._demands.known_review, any_bundle=self._demands.any_bundle
+            )
         )
 
 

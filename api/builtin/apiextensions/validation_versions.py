@@ -31,7 +31,7 @@ def knows_review(versions: Sequence[str]) -> bool:
     return any(version in REVIEW_VERSIONS for version in versions)
 
 
-def conversion(given: Object, where: Where, *, known_review: bool, any_bundle: bool) -> Iterator[Cause]:
+def conversion_causes(given: Object, where: Where, *, known_review: bool, any_bundle: bool) -> Iterator[Cause]:
     """Check a conversion.
 
     ``known_review``: the webhook must know a version of ConversionReview. ``any_bundle``: the caBundle may be invalid.
