@@ -49,7 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         code = _run(given.release, ROOT / "api" / "kinds" / match[1], check=given.check)
     except subprocess.CalledProcessError as error:
-        print(error.stderr or error, file=sys.stderr)
+        print(error.stderr or error.output or error, file=sys.stderr)
+        return 2
+    except writing.NoTypesError as error:
+        print(error, file=sys.stderr)
         return 2
     if not given.check:
         for line in report.unserved(match[1]):
