@@ -11,10 +11,13 @@ import gc
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
+import outcome
 from in_process import InProcess
 
 from kubechronicle.actors.admission import plugins
@@ -22,6 +25,7 @@ from kubechronicle.actors.admission.chain import AdmissionChain, State
 from kubechronicle.actors.admission.device_claims import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.services import ServiceAllocator
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, _answers_of_one_decision
 from kubechronicle.actors.writing.targets import Target, attributes_of
 from kubechronicle.api.builtin.common.cell_text import ages_at
 from kubechronicle.api.codecs import json as json_codec
@@ -59,6 +63,9 @@ class Steps:
 
     def create(self, rt: ResourceType, body: bytes) -> str:
         """Run the steps of a creation. Return "stored", or the reason of the rejection."""
+        return _with_long_steps(partial(self._create, rt, body))
+
+    def _create(self, rt: ResourceType, body: bytes) -> str:
         target, context = _request(rt)
         try:
             value, duplicates = json_codec.decode(body, strict=True)
@@ -66,7 +73,8 @@ class Steps:
             accepted = pipeline.accept_create(rt, obj, context)
             if not rt.stored:  # a review
                 return _answered(rt, accepted)
-            attributes = attributes_of(target, "CREATE", accepted, None, name=accepted["metadata"].get("name", ""))
+            name = accepted["metadata"].get("name", "")
+            attributes = attributes_of(target, "CREATE", accepted, None, name=name, seed=context.uid)
             self._admission.admit(attributes)
             metadata.generate_name(accepted["metadata"], name_suffix="bcdfg")
             self._admission.begin_write(attributes)
@@ -78,12 +86,15 @@ class Steps:
 
     def update(self, rt: ResourceType, old: Entry, body: bytes, subresource: str = "") -> str:
         """Run the steps of an update of ``old``."""
+        return _with_long_steps(partial(self._update, rt, old, body, subresource))
+
+    def _update(self, rt: ResourceType, old: Entry, body: bytes, subresource: str) -> str:
         target, context = _request(rt, "a", subresource)
         try:
             value, duplicates = json_codec.decode(body, strict=True)
             new, _ = pipeline.decode_object(rt, value, context, duplicates=duplicates, create=False)
             accepted = pipeline.accept_update(rt, old.object(), new, context)
-            attributes = attributes_of(target, "UPDATE", accepted, old)
+            attributes = attributes_of(target, "UPDATE", accepted, old, seed=context.uid)
             self._admission.admit(attributes)
             self._admission.begin_write(attributes)
             prepared = pipeline.finish_update(rt, old.object(), accepted, context)
@@ -91,6 +102,20 @@ class Steps:
             return _answered(rt, prepared.object)
         except StatusError as error:
             return _refused(error)
+
+
+def _with_long_steps(attempt: Callable[[], str]) -> str:
+    """Call an attempt until all long steps that it needs are done, without their pauses."""
+    with _answers_of_one_decision():
+        while True:
+            try:
+                return attempt()
+            except NeedsExternalAnswer as missing:
+                resolving, result = missing.resolve(), None
+                with suppress(StopIteration):
+                    while True:
+                        resolving.send(result)  # type: ignore[attr-defined]  # the coroutine pauses in checkpoints only
+                        result = outcome.Value(None)
 
 
 def _request(rt: ResourceType, name: str = "", subresource: str = "") -> tuple[Target, WriteContext]:
