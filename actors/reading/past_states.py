@@ -195,7 +195,7 @@ class PastStates:
         if not more or last is None:
             return Listing(entries=selected, revision=revision, erased=erased)
         remaining = None
-        if matches is None:
+        if selection.counts:
             remaining = await self._count(resource, namespace, revision, first_key, scanned, last)
         where = ("" if namespace else last[0], last[1])
         token = encode_continue(Continue(revision, where))

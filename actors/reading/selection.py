@@ -10,6 +10,7 @@ from typing import overload
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.meta.paging import Continue, encode_continue
 from kubechronicle.api.selectors.field_selectors import FieldSelector, LabelSelector
+from kubechronicle.api.selectors.shard_selectors import ShardSelector
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.sorted_store import sort_key
 
@@ -19,14 +20,29 @@ SCANNED = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A part of a resource: a namespace ("": all) and selectors (None: all)."""
+    """A part of a resource: a namespace ("": all) and selectors (None: all). ``shard``: a share of the objects."""
 
     namespace: str = ""
     labels: LabelSelector | None = None
     fields: FieldSelector | None = None
+    shard: ShardSelector | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Tell whether a page of it counts the rest: as in kube-apiserver, a share of objects does not prevent it."""
+        return self.labels is None and self.fields is None
 
     def matcher(self) -> Callable[[Entry], bool] | None:
         """Return a predicate over entries of the namespace; None: every entry matches."""
+        described, shard = self._described(), self.shard
+        if shard is None:
+            return described
+        if described is None:
+            return lambda entry: shard.matches(entry.key.namespace, entry.uid)
+        return lambda entry: described(entry) and shard.matches(entry.key.namespace, entry.uid)
+
+    def _described(self) -> Callable[[Entry], bool] | None:
+        """Return a predicate of the labels and fields alone."""
         labels, fields = self.labels, self.fields
         if labels is not None and fields is not None:
             return lambda entry: labels.matches(entry.labels) and fields.matches(entry.fields)
@@ -44,7 +60,7 @@ class Selection:
 
     async def select(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Return the matching entries. A short scan has no checkpoint."""
-        if (self.labels is None and self.fields is None) or len(entries) <= SCANNED:
+        if (self.labels is None and self.fields is None and self.shard is None) or len(entries) <= SCANNED:
             return self._matching(entries)
         selected: list[Entry] = []
         async for part in in_turns(entries):
@@ -58,6 +74,9 @@ class Selection:
         with one value, therefore cost no function call for each entry.
         """
         labels, fields = self.labels, self.fields
+        if self.shard is not None:
+            matches = self.matcher()
+            return [each for each in entries if matches is None or matches(each)]
         if labels is None and fields is None:
             return entries
         if labels is not None and fields is not None:
@@ -89,6 +108,7 @@ class Listing:
     ``continue_token``: for the next page; "": this is the last one.
     ``remaining``: the number of objects on later pages; None: there are none, or selectors prevent counting.
     ``erased``: the number of objects left out because they were erased from history. Selectors cannot judge them.
+    ``shard``: the share of the objects that it has; None: all.
     """
 
     entries: Sequence[Entry]
@@ -96,6 +116,7 @@ class Listing:
     continue_token: str = ""
     remaining: int | None = None
     erased: int = 0
+    shard: ShardSelector | None = None
 
 
 class Span(Sequence[Entry]):
@@ -152,7 +173,7 @@ async def page_of(selection: Selection, entries: Sequence[Entry], revision: int,
         entries=selected,
         revision=revision,
         continue_token=encode_continue(Continue(revision, where)),
-        remaining=remaining if matches is None else None,
+        remaining=remaining if selection.counts else None,
     )
 
 

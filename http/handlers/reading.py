@@ -23,6 +23,7 @@ from kubechronicle.api.selectors.field_selectors import (
     parse_field_selector,
     parse_label_selector,
 )
+from kubechronicle.api.selectors.shard_selectors import ShardSelector
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body, one_body_at_once
@@ -87,6 +88,8 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
         await warn_if_nothing(backend, request, context, rt, selection)
     if listing.erased:
         context.warnings.append(f"{listing.erased} {rt.plural} {ERASED}")
+    if selection.shard is not None:
+        listing = replace(listing, shard=selection.shard)
     return await list_response(backend, request, encoder, listing)
 
 
@@ -115,7 +118,20 @@ def list_parameters(backend: Backend, context: Context, rt: ResourceType) -> tup
     options = parse_list_options(
         context.query.as_dict(), check_selectors, watch_list=backend.features.enabled("WatchList")
     )
-    return options, _selection(context.info, rt, options, labels)
+    selection = _selection(context.info, rt, options, labels)
+    if backend.features.enabled("ShardedListAndWatch") and (text := context.query.get("shardSelector")):
+        selection = replace(selection, shard=_shard(text))
+    return options, selection
+
+
+def _shard(text: str) -> ShardSelector:
+    """Return the selector of a share. StatusError 500 without a reason for a wrong one, as kube-apiserver answers."""
+    from kubechronicle.api.cel import shards  # few requests need the parser
+
+    try:
+        return shards.parse(text)
+    except ValueError as error:
+        raise status.unknown(f"invalid shard selector: {error}") from None
 
 
 def _selection(info: RequestInfo, rt: ResourceType, options: ListOptions, labels: LabelSelector | None) -> Selection:

@@ -262,6 +262,8 @@ class EntryEncoder:
             metadata["continue"] = ""
         if listing.remaining:
             metadata["remainingItemCount"] = listing.remaining
+        if listing.shard is not None:
+            metadata["shardInfo"] = {"selector": str(listing.shard)}
         return await self._list_of(listing.entries, metadata)
 
     async def _list_of(self, entries: Sequence[Entry], metadata: Object) -> Body:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 PLUGIN_GATES: Final = frozenset(plugins.GATES.values()) - {cls.gate for cls in gated.WITHOUT_STEPS}
 _NAMED: Final = (
-    webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", *PLUGIN_GATES,
+    webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", *PLUGIN_GATES,
     *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),
