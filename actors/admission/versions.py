@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, Attributes, State
+from kubechronicle.actors.evaluation import judge_large
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.admission.matching import NAMESPACES, GroupVersionKind, Labels, WriteKind, kind_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
@@ -19,6 +21,7 @@ from kubechronicle.api.pipeline import conversion, custom_scale, custom_versions
 from kubechronicle.api.registry.registry import ResourceType, body_type
 from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 
 VIEWS: Final = frozenset(("", "status", "scale", "finalize", "approval", "ephemeralcontainers", "resize"))
@@ -193,16 +196,38 @@ class Versions:
             return None
         if not self._stored and isinstance(attributes.object, scale.Scaled):
             return attributes.object.before
-        obj = attributes.old.object()
+        old = attributes.old
         if attributes.subresource == pipeline.SCALE:
-            return self._scale(obj, stored=True)
-        return pipeline.to_request_version(rt, obj)
+            return self._scale(old.object(), stored=True)
+        return read(rt, old)
 
     def _scale(self, obj: Object, *, stored: bool) -> Object:
         rt = self._attributes.rt
         if rt.custom is None:
             return scale.scale_of(obj)
         return scale.stored_scale(rt, copy_object(obj)) if stored else custom_scale.scale_of(rt, obj)
+
+
+def read(rt: ResourceType, entry: Entry) -> Object:
+    """Return a stored object in the version of ``rt``, for reading. NeedsThread: it is large."""
+    if _is_large(rt, entry):
+        return judge_large(("read", rt.api_version, entry.key), entry.revision, _read, rt, entry)
+    return _read(rt, entry)
+
+
+def _read(rt: ResourceType, entry: Entry) -> Object:
+    return pipeline.to_request_version(rt, entry.object())
+
+
+def _is_large(rt: ResourceType, entry: Entry) -> bool:
+    """Tell whether an object takes long to read.
+
+    One that a webhook converts does not count: the answers of webhooks are those of an attempt.
+    """
+    if rt.custom is None:
+        return len(entry.json) > LARGE_BYTES
+    size: int = rt.custom.storage.schema.size_with_defaults(entry.json)
+    return size > LARGE_BYTES and rt.custom.conversion.get("strategy") != "Webhook"
 
 
 def _with_revision(attributes: Attributes, obj: Object) -> Object:

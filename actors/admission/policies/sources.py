@@ -11,14 +11,15 @@ Policies from files (KEP-5793) come first. They alone apply to policies and bind
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from kubechronicle.actors.admission.chain import Attributes, State
-from kubechronicle.actors.admission.versions import namespace_of
+from kubechronicle.actors.admission.versions import namespace_of, read
 from kubechronicle.actors.evaluation import judge
-from kubechronicle.actors.external_answers import in_steps
+from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting, in_steps
 from kubechronicle.api.admission.matching import Index
 from kubechronicle.api.admission.policy_sources import (
     FOREIGN_NAMESPACE,
@@ -32,7 +33,6 @@ from kubechronicle.api.admission.policy_sources import (
     is_review,
 )
 from kubechronicle.api.configuration.admission_manifests import Manifests
-from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 from kubechronicle.api.values.steps import Steps
@@ -126,7 +126,9 @@ class Params:
     state: State
     attributes: Attributes
 
-    def of(self, rt: ResourceType | None, binding: Binding) -> Steps[Sequence[Object | None]]:
+    def of(
+        self, rt: ResourceType | None, binding: Binding
+    ) -> Generator[NeedsExternalAnswer | None, None, Sequence[Object | None]]:
         """Return the parameters of a binding. ``rt``: their type. ConfigurationError: they cannot be looked up."""
         reference = binding.param_ref
         if rt is None or reference is None:
@@ -136,8 +138,8 @@ class Params:
             raise ConfigurationError(NO_PARAMS)
         params = []
         for entry in entries:
-            params.append(pipeline.to_request_version(rt, entry.object()))
-            yield
+            params.append((yield from awaiting(partial(read, rt, entry))))
+            yield None
         return params
 
     def _entries(self, rt: ResourceType, reference: Mapping[str, Any], binding: Binding) -> Sequence[Entry]:

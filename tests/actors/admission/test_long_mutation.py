@@ -20,7 +20,7 @@ from kubechronicle.actors.admission.webhooks import mutating
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 LONGEST = 0.06
 """Seconds of CPU of a pass. Each test took 0.13 s or more."""
-RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}
 
 
 async def with_policy(server: InProcess, expression: str, *, params: int = 0, again: bool = False) -> None:
@@ -58,6 +58,12 @@ async def with_webhooks(server: InProcess, count: int) -> None:
         await server.post(f"{POLICIES}/mutatingwebhookconfigurations", made)
 
 
+async def patch(server: InProcess, name: str, **labels: str) -> None:
+    headers = {"content-type": "application/merge-patch+json"}
+    answer = await server.ask("PATCH", f"{MAPS}/{name}", {"metadata": {"labels": labels}}, headers=headers)
+    assert answer.status == 200
+
+
 BY_PARAM = "Object{metadata: Object.metadata{labels: {'seen': params.data.value}}}"
 
 
@@ -87,6 +93,11 @@ async def test_a_large_object() -> None:
         with passes_below(LONGEST):
             answer = await server.ask("POST", MAPS, body)
         assert answer.ok()["metadata"]["labels"] == {"seen": "yes"}
+        with passes_below(LONGEST):
+            await patch(server, "a", more="1")
+        for _ in range(2):  # the policy sees the object before
+            with passes_below(LONGEST):
+                await patch(server, "a", seen="no")
 
 
 @pytest.mark.parametrize("at_once", [0, 60])
