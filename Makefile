@@ -5,6 +5,7 @@
 PORT ?= 6443
 DATA ?= ./data
 CONFORMANCE ?= ../shared/conformance
+NEWER ?= ../shared/conformance-1.37
 AREAS ?=
 
 .PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential kinds hostile fuzz kills robustness bench bench-curves bench-nodes \
@@ -58,7 +59,8 @@ test-engines: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.engines $(MAJORS)
 
 conformance: install-test
-	@.venv/bin/python -m kubechronicle.ops.development.conformance $(CONFORMANCE) $(AREAS)
+	@.venv/bin/python -m kubechronicle.ops.development.conformance $(CONFORMANCE) $(AREAS) \
+		$(if $(wildcard $(NEWER)),--newer $(NEWER)) $(foreach flag,$(SERVE),--serve=$(flag))
 
 # Send generated requests to a real kube-apiserver v1.36, built into .cache/reference, and to this server; compare answers.
 differential: install-test

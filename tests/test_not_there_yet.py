@@ -1,4 +1,4 @@
-"""The section "What is not there yet" of the README, compared with the registry and with kube-apiserver v1.36."""
+"""The section "What is not there yet" of the README, compared with the registry and with kube-apiserver v1.37."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubechronicle.api.registry import runtime_config
 from kubechronicle.ops.settings import feature_gates
 
 HERE = Path(__file__).resolve().parent
-# All that kube-apiserver v1.36 serves with api/all=true and every feature gate: "VERSION RESOURCE", with subresources.
+# All that kube-apiserver v1.37 serves with api/all=true and every feature gate: "VERSION RESOURCE", with subresources.
 ALL = {tuple(line.split()) for line in (HERE / "ops/settings/kube_apiserver_resources.txt").read_text().splitlines()}
 
 

@@ -26,9 +26,4 @@ class JobValidation(AdmissionPlugin):
     gate = "WorkloadWithJob"
 
 
-class ClusterTrustBundleAttest(AdmissionPlugin):
-    name = "ClusterTrustBundleAttest"
-    gate = "ClusterTrustBundle"
-
-
-WITHOUT_STEPS: Final = (PodGroupProtection, PodGroupWorkloadExists, JobValidation, ClusterTrustBundleAttest)
+WITHOUT_STEPS: Final = (PodGroupProtection, PodGroupWorkloadExists, JobValidation)

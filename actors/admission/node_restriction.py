@@ -6,7 +6,8 @@ The Node authorizer has checked the path of the request; this plugin checks its 
 - its Node, except taints, owner references and labels of others;
 - its lease and CSINode;
 - tokens for its pods, with the audiences of their volumes;
-- certificate requests in its own name.
+- certificate requests in its own name;
+- requests for certificates of its pods, from the signers of their volumes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubechronicle.actors.admission.certificates import POD_CERTIFICATES, check_pod_certificate
 from kubechronicle.actors.admission.chain import (
     CREATE,
     DELETE,
@@ -66,6 +68,7 @@ class NodeRestriction(AdmissionPlugin):
             "csinodes.storage.k8s.io",
             "resourceslices.resource.k8s.io",
             CERTIFICATES,
+            POD_CERTIFICATES,
         }
     )
     operations = frozenset({CREATE, UPDATE, DELETE})
@@ -363,5 +366,6 @@ CHECKS: Final[Mapping[tuple[str, str], Check]] = {
     ("csinodes.storage.k8s.io", ""): _csi_node,
     ("resourceslices.resource.k8s.io", ""): _slice,
     (CERTIFICATES, ""): _certificate,
+    (POD_CERTIFICATES, ""): check_pod_certificate,
 }
 """(storage resource, subresource) → check of a node's write. Other pod subresources are rejected."""

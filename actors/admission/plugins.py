@@ -14,12 +14,12 @@ from kubechronicle.actors.admission.certificates import (
     CertificateApproval,
     CertificateSigning,
     CertificateSubjectRestriction,
+    ClusterTrustBundleAttest,
 )
 from kubechronicle.actors.admission.chain import MinimalPlugin
 from kubechronicle.actors.admission.event_rates import EventRateLimit
 from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
 from kubechronicle.actors.admission.gated import (
-    ClusterTrustBundleAttest,
     JobValidation,
     PodGroupProtection,
     PodGroupWorkloadExists,

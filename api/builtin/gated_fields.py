@@ -292,6 +292,9 @@ RELEASES: Final[Table] = {
     ("resourceclaims.resource.k8s.io", "status"): _CLAIM_STATUS,
     ("resourceclaimtemplates.resource.k8s.io", ""): below("spec.spec", _CLAIM_SPEC),
     ("resourceslices.resource.k8s.io", ""): _SLICE,
+    ("resourcepoolstatusrequests.resource.k8s.io", ""): (
+        GatedField(gate="DRAPartitionableDevicesType", since=37, fields=("spec.defaultPartitionTypeAttribute",)),
+    ),
 }  # fmt: skip
 """The fields of all releases that the table has been written for: 1.36 and 1.37."""
 

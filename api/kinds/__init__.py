@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Final
 
-SERVED: Final = "1.36"
+SERVED: Final = "1.37"
 """The minor whose types are served."""

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value, required, too_long
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    forbidden,
+    go_quote,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+)
 from kubechronicle.api.values import names
 
 NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -241,8 +249,8 @@ def validate_annotations(annotations: Mapping[str, str], field: str) -> list[Cau
 def _validate_owners(owners: Sequence[Mapping[str, Any]], field: str) -> list[Cause]:
     causes: list[Cause] = []
     first, listed = "", [_ordered_owner(each) for each in owners]
-    for owner in owners:
-        causes += _validate_owner(owner, field)
+    for index, owner in enumerate(owners):
+        causes += _validate_owner(owner, f"{field}[{index}]")
         if owner.get("controller"):
             current = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if first:
@@ -292,11 +300,13 @@ def _validate_owner(owner: Mapping[str, Any], field: str) -> list[Cause]:
     causes: list[Cause] = []
     api_version = owner.get("apiVersion", "")
     group, _, version = api_version.rpartition("/")
-    if not version or "/" in group:
-        causes.append(invalid_value(f"{field}.apiVersion", api_version, "version must not be empty"))
+    if not api_version:
+        causes.append(required(f"{field}.apiVersion", "must not be empty"))
+    elif not version or "/" in group:
+        causes.append(invalid_value(f"{field}.apiVersion", api_version, "must be <group>/<version> or <version>"))
     for name in ("kind", "name", "uid"):
         if not owner.get(name):
-            causes.append(invalid_value(f"{field}.{name}", "", "must not be empty"))
+            causes.append(required(f"{field}.{name}", "must not be empty"))
     if (group, version, owner.get("kind")) == ("", "v1", "Event"):
         # Events expire after an hour: no object may depend on them.
         causes.append(invalid_value(field, _ordered_owner(owner), "/v1, Kind=Event is disallowed from being an owner"))
@@ -331,16 +341,21 @@ def validate_kube_finalizers(finalizers: Sequence[str], field: str) -> list[Caus
     ]
 
 
+OPERATIONS: Final = ("Apply", "Update")
+
+
 def _validate_managed_fields(entries: Sequence[Mapping[str, Any]], field: str) -> list[Cause]:
     causes: list[Cause] = []
     for index, entry in enumerate(entries):
         operation, manager = entry.get("operation", ""), entry.get("manager", "")
-        known = operation in ("Apply", "Update") and entry.get("fieldsType") == "FieldsV1"
+        known = operation in OPERATIONS and entry.get("fieldsType") == "FieldsV1"
         if known and not entry.get("subresource") and not validate_field_manager(manager, ""):
             continue  # as nearly all are: this needs no path
         path = f"{field}.managedFields[{index}]"
-        if operation not in ("Apply", "Update"):
-            causes.append(invalid_value(f"{path}.operation", operation, "must be `Apply` or `Update`"))
+        if not operation:
+            causes.append(required(f"{path}.operation", "must not be empty"))
+        elif operation not in OPERATIONS:
+            causes.append(not_supported(f"{path}.operation", operation, OPERATIONS))
         if entry.get("fieldsType", "FieldsV1") not in ("", "FieldsV1"):
             causes.append(invalid_value(f"{path}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
         causes += validate_field_manager(manager, f"{path}.manager")

@@ -50,7 +50,8 @@ def check_revision(
     """Check the resourceVersion of an update: 409 if it is not ``expected``, 422 if it is needed and missing."""
     name = ctx.name or held.get("name", "")
     given = metadata.parse_revision(meta)
-    if given == expected or (given == 0 and strategy.unconditional_update):
+    may_overwrite = strategy.unconditional_update or rt.api_version in strategy.unconditional_in
+    if given == expected or (given == 0 and may_overwrite):
         return
     if given:
         raise status.conflict(rt, name)

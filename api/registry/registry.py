@@ -108,6 +108,11 @@ class ResourceType:
         of_log = self.group == HISTORY and not self.stored and self.plural not in table.OF_BRANCHES
         object.__setattr__(self, "of_log", of_log)
 
+    @property
+    def is_stable(self) -> bool:
+        """True if its version is neither alpha nor beta."""
+        return self.version.removeprefix("v").isdecimal()
+
     def __repr__(self) -> str:
         return f"<ResourceType {self.api_version} {self.plural}>"
 
@@ -334,9 +339,9 @@ def body_type(parent: ResourceType, *, group: str, version: str, kind: str) -> R
 
 @cache
 def builtin_registry() -> Registry:
-    """Return the registry of the types that are served by default."""
-    left_out = {*LEGACY, *table.NOT_BY_DEFAULT}
-    return serving(rt for rt in _builtin_types() if (rt.group, rt.version) not in left_out)
+    """Return the registry of the types that are served by default: those of present versions that are neither alpha nor
+    beta."""
+    return serving(rt for rt in _builtin_types() if rt.is_stable and (rt.group, rt.version) not in LEGACY)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The table of built-in resources: Kubernetes v1.36 with its default API groups.
+"""The table of built-in resources: those of Kubernetes v1.37.
 
 registry.py makes ResourceTypes of the rows. The order matters: groups as /apis lists them, versions by preference,
 resources and subresources by name.
@@ -122,6 +122,19 @@ _CORE = (
     _spaced("services", "Service", Sub("proxy", PROXY, "ServiceProxyOptions"), STATUS, short=("svc",), categories=ALL),
 )
 
+_CERTIFICATES = (
+    _cluster("clustertrustbundles", "ClusterTrustBundle"),
+    _spaced("podcertificaterequests", "PodCertificateRequest", STATUS),
+)
+_TAINT_RULES = _cluster("devicetaintrules", "DeviceTaintRule", STATUS)
+_DEVICES = (
+    _cluster("deviceclasses", "DeviceClass"),
+    _TAINT_RULES,
+    _spaced("resourceclaims", "ResourceClaim", STATUS),
+    _spaced("resourceclaimtemplates", "ResourceClaimTemplate"),
+    _cluster("resourceslices", "ResourceSlice"),
+)
+_MIGRATIONS = (_cluster("storageversionmigrations", "StorageVersionMigration", STATUS),)
 _HPA = _spaced("horizontalpodautoscalers", "HorizontalPodAutoscaler", STATUS, short=("hpa",), categories=ALL)
 
 GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
@@ -167,7 +180,9 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
                 STATUS,
                 short=("csr",),
             ),
-        )
+            *_CERTIFICATES,
+        ),
+        "v1beta1": _CERTIFICATES,
     },
     "networking.k8s.io": {
         "v1": (
@@ -190,7 +205,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
     "storage.k8s.io": {
         "v1": (
             _cluster("csidrivers", "CSIDriver"),
-            _cluster("csinodes", "CSINode"),
+            _cluster("csinodes", "CSINode", STATUS),
             _spaced("csistoragecapacities", "CSIStorageCapacity"),
             _cluster("storageclasses", "StorageClass", short=("sc",)),
             _cluster("volumeattachments", "VolumeAttachment", STATUS),
@@ -223,12 +238,12 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
     "node.k8s.io": {"v1": (_cluster("runtimeclasses", "RuntimeClass"),)},
     "discovery.k8s.io": {"v1": (_spaced("endpointslices", "EndpointSlice"),)},
     "resource.k8s.io": {
-        "v1": (
-            _cluster("deviceclasses", "DeviceClass"),
-            _spaced("resourceclaims", "ResourceClaim", STATUS),
-            _spaced("resourceclaimtemplates", "ResourceClaimTemplate"),
-            _cluster("resourceslices", "ResourceSlice"),
-        )
+        "v1": _DEVICES,
+        "v1beta2": _DEVICES,
+        "v1alpha3": (
+            _TAINT_RULES,
+            _cluster("resourcepoolstatusrequests", "ResourcePoolStatusRequest", STATUS),
+        ),
     },
     "flowcontrol.apiserver.k8s.io": {
         "v1": (
@@ -236,7 +251,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
             _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", STATUS),
         )
     },
-    "storagemigration.k8s.io": {"v1beta1": (_cluster("storageversionmigrations", "StorageVersionMigration", STATUS),)},
+    "storagemigration.k8s.io": {"v1": _MIGRATIONS, "v1beta1": _MIGRATIONS},
 }
 
 READ_WATCH: Final = ("get", "list", "watch")
@@ -264,13 +279,21 @@ OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
 STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     # The two Event APIs serve one stored resource, in the form of the older one.
     ("events.k8s.io", "events"): ("", "v1"),
+    # In the newest version that a server of the minor before has, too: both work on one database (KEP-4330).
+    ("certificates.k8s.io", "clustertrustbundles"): ("certificates.k8s.io", "v1beta1"),
+    ("certificates.k8s.io", "podcertificaterequests"): ("certificates.k8s.io", "v1beta1"),
+    ("resource.k8s.io", "devicetaintrules"): ("resource.k8s.io", "v1beta2"),
+    ("resource.k8s.io", "resourcepoolstatusrequests"): ("resource.k8s.io", "v1alpha3"),
+    ("storagemigration.k8s.io", "storageversionmigrations"): ("storagemigration.k8s.io", "v1beta1"),
 }
 """(group, plural) -> stored (group, version), if it is not the group's preferred version."""
 
-NOT_BY_DEFAULT: Final[Mapping[tuple[str, str], str]] = {
-    ("storagemigration.k8s.io", "v1beta1"): "StorageVersionMigrator",
+GATES: Final[Mapping[tuple[str, str], str]] = {
+    ("certificates.k8s.io", "clustertrustbundles"): "ClusterTrustBundle",
+    ("certificates.k8s.io", "podcertificaterequests"): "PodCertificateRequest",
+    ("storagemigration.k8s.io", "storageversionmigrations"): "StorageVersionMigrator",
 }
-"""(group, version) of beta types, which are served only if --runtime-config enables them -> the gate they come with."""
+"""(group, plural) -> the feature gate without which no version of it is served."""
 
 OF_BRANCHES: Final = frozenset({"branchchanges"})
 """Resources of our own group that are neither stored nor made of the log."""

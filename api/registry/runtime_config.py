@@ -3,11 +3,12 @@
 Texts, precedence and rejections are kube-apiserver's (apiserver pkg/server/resourceconfig and options), but a resource
 that does not exist is rejected as well. In any order of the text, later rules of this list win over earlier ones:
 
-    1. by default, present versions are served; removed ones (lives.py) and betas (NOT_BY_DEFAULT) are not
+    1. by default, present versions are served; removed ones (lives.py), alphas and betas are not
     2. api/all, then api/ga, api/beta, api/alpha     all versions of that kind
     3. GROUP/VERSION (v1 for the core group)         one version
     4. GROUP/VERSION/RESOURCE                        one resource of it, in a served or unserved version
     5. a type that is newer than the emulated version is not served, unless one of the two settings of emulation says so
+    6. a type whose feature gate is off is not served (GATES)
 
 Unserved types are still stored, decoded and converted: they only have no path.
 """
@@ -30,7 +31,7 @@ from kubechronicle.api.registry.registry import (
     serving,
     version_priority,
 )
-from kubechronicle.api.registry.resources import NOT_BY_DEFAULT
+from kubechronicle.api.registry.resources import GATES
 from kubechronicle.api.values.numbers import parse_bool
 
 _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
@@ -66,24 +67,28 @@ class Emulation:
 
     @property
     def release(self) -> Release:
+        """The emulated version."""
         return PROGRAM if self.gates is None else self.gates.versions.emulation
+
+    def has(self, rt: ResourceType) -> bool:
+        """Return whether the gate of a type is on, or it has none."""
+        gate = GATES.get((rt.group, rt.plural))
+        return gate is None or (self.gates or FeatureGates()).enabled(gate)
 
 
 def registry_for(pairs: Mapping[str, str], emulation: Emulation = Emulation()) -> Registry:
     """Return the registry that the pairs describe. ValueError with one line if they are not valid."""
-    if not pairs and emulation.release == PROGRAM:
+    if not pairs and emulation.gates is None:
         return builtin_registry()
     if dict(pairs) == {"api/all": "false"}:
         raise ValueError("invalid key with only api/all=false")
     known = tuple(known_registry())
     served = set(builtin_registry())
-    # As in kube-apiserver, api/beta enables others only if a feature gate is on, too.
-    ungated = [rt for rt in known if _gate_is_on(rt, emulation)]
     for key, pattern in _PATTERNS.items():
         if key in pairs:
             if pairs[key] not in ("true", "false"):
                 raise ValueError(f"invalid value {key}={pairs[key]}")
-            found = {rt for rt in ungated if pattern.fullmatch(rt.version)}
+            found = {rt for rt in known if pattern.fullmatch(rt.version)}
             served = served | found if pairs[key] == "true" else served - found
     for length in (2, 3):
         for key, value in pairs.items():
@@ -92,12 +97,8 @@ def registry_for(pairs: Mapping[str, str], emulation: Emulation = Emulation()) -
                 served = served | found if _is_true(key, value) else served - found
     if emulation.forward:
         served |= _newer(served, known)
-    return serving(served - set(_too_new(served, pairs, emulation)))
-
-
-def _gate_is_on(rt: ResourceType, emulation: Emulation) -> bool:
-    gate = NOT_BY_DEFAULT.get((rt.group, rt.version))
-    return gate is None or (emulation.gates is not None and emulation.gates.enabled(gate))
+    served -= set(_too_new(served, pairs, emulation))
+    return serving(rt for rt in served if emulation.has(rt))
 
 
 def _newer(served: Collection[ResourceType], known: Collection[ResourceType]) -> set[ResourceType]:

@@ -90,7 +90,13 @@ SELECTABLE: Final[Mapping[str, tuple[tuple[str, Getter], ...]]] = {
     "services": (dotted("spec.clusterIP"), dotted("spec.type")),
     "jobs.batch": (("status.successful", path("status", "succeeded", default="0")),),
     "certificatesigningrequests.certificates.k8s.io": (dotted("spec.signerName"),),
-    "resourceslices.resource.k8s.io": (dotted("spec.nodeName"), dotted("spec.driver")),
+    "clustertrustbundles.certificates.k8s.io": (dotted("spec.signerName"),),
+    "podcertificaterequests.certificates.k8s.io": (
+        dotted("spec.signerName"),
+        dotted("spec.podName"),
+        dotted("spec.nodeName"),
+    ),
+    "resourceslices.resource.k8s.io": (dotted("spec.nodeName"), dotted("spec.driver"), dotted("spec.pool.name")),
 }
 """Storage resource -> its own selectable fields."""
 
@@ -149,12 +155,21 @@ VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
         NAME, NAMESPACE, "status.successful", refusal='field label "%s" not supported for Job'
     ),
     ("certificates.k8s.io", "v1", "CertificateSigningRequest"): _vocabulary(NAME, "spec.signerName"),
-    ("resource.k8s.io", "v1", "ResourceSlice"): _vocabulary(
-        NAME,
-        "spec.nodeName",
-        "spec.driver",
-        refusal="field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
-    ),
+    **{
+        ("certificates.k8s.io", version, kind): _vocabulary(NAME, "spec.signerName", *more)
+        for version in ("v1", "v1beta1")
+        for kind, more in (("ClusterTrustBundle", ()), ("PodCertificateRequest", ("spec.podName", "spec.nodeName")))
+    },
+    **{
+        ("resource.k8s.io", version, "ResourceSlice"): _vocabulary(
+            NAME,
+            "spec.nodeName",
+            "spec.driver",
+            "spec.pool.name",
+            refusal=f"field label not supported for resource.k8s.io/{version}, Kind=ResourceSlice: %s",
+        )
+        for version in ("v1", "v1beta2")
+    },
     ("history.kubechronicle.dev", "v1", "Revision"): _REVISION,
     ("history.kubechronicle.dev", "v1", "ClusterRevision"): _REVISION,
     ("history.kubechronicle.dev", "v1", "Read"): _READ,

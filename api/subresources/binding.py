@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import Cause, aggregate, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, aggregate, invalid_value, not_supported, required
 from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
 PODS_BINDING: Final = "pods/binding"
@@ -31,8 +32,11 @@ def check(binding: Mapping[str, Any], *, name: str) -> None:
     kind = target.get("kind", "")
     if kind and kind != NODE:
         causes.append(not_supported("target.kind", kind, (NODE, "<empty>")))
-    if not target.get("name"):
+    node = target.get("name", "")
+    if not node:
         causes.append(required("target.name"))
+    elif kind in ("", NODE):
+        causes += [invalid_value("target.name", node, text) for text in names.dns_subdomain(node)]
     if causes:
         raise status.unknown(aggregate(causes))
 

@@ -41,9 +41,14 @@ class Block:
 def pem_blocks(encoded: str) -> list[Block]:
     """Return the PEM blocks in the base64 of a text, in order; skip all other text."""
     try:
-        text = base64.b64decode(encoded).decode("latin-1").replace("\r\n", "\n")
+        return text_blocks(base64.b64decode(encoded).decode("latin-1"))
     except binascii.Error:
         return []
+
+
+def text_blocks(text: str) -> list[Block]:
+    """Return the PEM blocks of a text, in order; skip all other text."""
+    text = text.replace("\r\n", "\n")
     found: list[Block] = []
     for match in _BLOCK.finditer(text):
         body, headers = match[2], False
@@ -137,6 +142,14 @@ def _of_subject(encoded: str, attribute: x509.ObjectIdentifier) -> list[str]:
     return [str(found.value) for found in request.subject.get_attributes_for_oid(attribute)]
 
 
+def parse_request(encoded: str) -> x509.CertificateSigningRequest | None:
+    """Return the certificate request in the base64 of DER; None if it does not parse."""
+    try:
+        return _request(base64.b64decode(encoded))
+    except binascii.Error:
+        return None
+
+
 # -- certificates -----------------------------------------------------------------------------------------------------
 
 
@@ -157,3 +170,59 @@ def chain_problem(encoded: str) -> str:
         except (ValueError, UnsupportedAlgorithm):
             return MALFORMED
     return "" if blocks else "must contain at least one CERTIFICATE PEM block"
+
+
+def parse_certificate(der: bytes) -> x509.Certificate | None:
+    """Return an X.509 certificate; None if it does not parse."""
+    try:
+        return x509.load_der_x509_certificate(der)
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+
+
+def anchor_problems(text: str) -> list[str]:
+    """Return the problems of PEM blocks that should be the certificates of authorities, each once."""
+    problems: list[str] = []
+    places: dict[bytes, list[int]] = {}
+    for index, block in enumerate(text_blocks(text)):
+        if problem := _anchor_problem(block):
+            problems.append(f"entry {index} {problem}")
+        else:
+            places.setdefault(block.der, []).append(index)
+    if problems:
+        return problems
+    if not places:
+        return ["at least one trust anchor must be provided"]
+    return [
+        f"duplicate trust anchor (indices [{' '.join(map(str, found))}])" for found in places.values() if len(found) > 1
+    ]
+
+
+def _anchor_problem(block: Block) -> str:
+    if block.kind != CERTIFICATE:
+        return f"has bad block type: {block.kind}"
+    if block.headers:
+        return "has PEM block headers"
+    certificate = parse_certificate(block.der)
+    if certificate is None:
+        return "does not parse as X.509"
+    try:
+        is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        is_authority = False
+    return "" if is_authority else "does not have the CA bit set"
+
+
+def key_problem(key: object) -> tuple[str, str]:
+    """Return the value and the problem of a public key that pods may not have: ("", "") if it is a good one."""
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return "", ""
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        if key.curve.name in ("secp256r1", "secp384r1", "secp521r1"):
+            return "", ""
+        return f"curve P-{key.curve.key_size}", "elliptic public keys must use curve P256, P384, or P521"
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size in (3072, 4096):
+            return "", ""
+        return f"{key.key_size}-bit modulus", "RSA keys must have modulus size 3072 or 4096"
+    return "", "unknown public key type; supported types are Ed25519, ECDSA, and RSA"

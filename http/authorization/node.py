@@ -5,7 +5,7 @@ from the claimRef of volumes:
 
     node ─┬─ pod ─┬─ secrets, configmaps, service accounts, resource claims
           │       └─ persistentvolumeclaim ─ persistentvolume ─ its secrets
-          └─ volume attachments, resource slices
+          └─ volume attachments, resource slices, requests for certificates of its pods
 
 NodeRestriction (actors/admission) checks the objects in requests, which are not decoded yet here.
 """
@@ -34,7 +34,13 @@ FOLLOWED: Final = ("pods", "persistentvolumes")
 Place = tuple[str, str]
 """(namespace, name)."""
 
-NODE_NAMED: Final = frozenset({"volumeattachments.storage.k8s.io", "resourceslices.resource.k8s.io"})
+NODE_NAMED: Final = frozenset(
+    {
+        "podcertificaterequests.certificates.k8s.io",
+        "resourceslices.resource.k8s.io",
+        "volumeattachments.storage.k8s.io",
+    }
+)
 """Resources whose spec.nodeName names their node."""
 
 OWN_OBJECT_VERBS: Final = ("get", "create", "update", "patch", "delete")
@@ -77,6 +83,7 @@ class NodeAuthorizer:
             ("coordination.k8s.io", "leases"): self._lease,
             ("storage.k8s.io", "csinodes"): self._csi_node,
             ("resource.k8s.io", "resourceslices"): self._slice,
+            ("certificates.k8s.io", "podcertificaterequests"): self._pod_certificate,
             ("", "nodes"): self._node,
             ("", "pods"): self._pod_access,
         }
@@ -176,6 +183,19 @@ class NodeAuthorizer:
             "get, watch, list, create, update, patch, delete, deletecollection"
         )
 
+    def _pod_certificate(self, node: str, info: RequestInfo) -> Verdict:
+        if info.subresource:
+            return _not("nodes may not access the status subresource of PodCertificateRequests")
+        if info.verb == "create":
+            return ALLOWED  # NodeRestriction checks the request
+        if info.verb == "get":
+            return self._related_to(node, info)
+        if info.verb in ("list", "watch"):
+            if value_required(info.field_selector, "spec.nodeName") == node:
+                return ALLOWED
+            return _not("can only list/watch podcertificaterequests with nodeName field selector")
+        return _not(f"nodes may not {info.verb} podcertificaterequests")
+
     def _node(self, node: str, info: RequestInfo) -> Verdict:
         if info.subresource == "status":
             return ALLOWED if info.verb in ("update", "patch") else NO_OPINION
@@ -228,7 +248,7 @@ class NodeAuthorizer:
         if resource == "pods":
             return self._field(resource, info.namespace, info.name, "spec", "nodeName") == node
         if resource in NODE_NAMED:
-            return not info.namespace and self._field(resource, "", info.name, "spec", "nodeName") == node
+            return self._field(resource, info.namespace, info.name, "spec", "nodeName") == node
         if resource not in ("persistentvolumes", "secrets"):
             return False
         self._volumes.catch_up()

@@ -26,7 +26,7 @@ After a wrong value, an unknown name or a missing file, the command prints one l
 OTHERS = """
 ## Flags of kube-apiserver without a meaning here
 
-Every flag of kube-apiserver v1.36 is known. Those above have its meaning, with its default unless the text says
+Every flag of kube-apiserver v1.37 is known. Those above have its meaning, with its default unless the text says
 otherwise. Those below have none here: the server starts and warns, or it refuses to start with a line that says what
 stands in the flag's place.
 

@@ -49,6 +49,7 @@ SYSCTLS: Final = (
         "net.ipv4.tcp_keepalive_probes",
     ),
     (32, "net.ipv4.tcp_rmem net.ipv4.tcp_wmem"),
+    (37, "net.ipv4.tcp_slow_start_after_idle net.ipv4.tcp_notsent_lowat"),
 )
 
 

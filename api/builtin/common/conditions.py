@@ -29,30 +29,37 @@ def conditions(given: Sequence[Object], field: str) -> list[Cause]:
     for index, condition in enumerate(given):
         path, kind = f"{field}[{index}]", condition.get("type", "")
         if kind in seen:
-            causes.append(duplicate(f"{path}.type", kind))
+            causes.append(duplicate(path, kind))
         seen.add(kind)
         causes += _condition(condition, path)
     return causes
 
 
 def _condition(condition: Object, path: str) -> list[Cause]:
-    causes = qualified_name(condition.get("type", ""), f"{path}.type")
-    status, generation = condition.get("status", ""), condition.get("observedGeneration", 0)
-    if status not in STATUSES:
+    kind, status = condition.get("type", ""), condition.get("status", "")
+    causes = qualified_name(kind, f"{path}.type") if kind else [required(f"{path}.type", "is required")]
+    generation = condition.get("observedGeneration", 0)
+    if not status:
+        causes.append(required(f"{path}.status"))
+    elif status not in STATUSES:
         causes.append(not_supported(f"{path}.status", status, STATUSES))
     if generation < 0:
         causes.append(invalid_value(f"{path}.observedGeneration", generation, "must be greater than or equal to zero"))
     if not condition.get("lastTransitionTime"):
         causes.append(required(f"{path}.lastTransitionTime"))
-    reason = condition.get("reason", "")
-    if not reason:
-        causes.append(required(f"{path}.reason"))
-    else:
-        if not re.fullmatch(_REASON, reason):
-            detail = names.regex_message(_REASON_MESSAGE, _REASON, *_EXAMPLES)
-            causes.append(invalid_value(f"{path}.reason", reason, detail))
-        if len(reason.encode()) > MAX_REASON:
-            causes.append(too_long(f"{path}.reason", MAX_REASON))
+    causes += condition_reason(condition.get("reason", ""), f"{path}.reason")
     if len(condition.get("message", "").encode()) > MAX_MESSAGE:
         causes.append(too_long(f"{path}.message", MAX_MESSAGE))
+    return causes
+
+
+def condition_reason(reason: str, path: str, most: int = MAX_REASON) -> list[Cause]:
+    """Check the reason of a condition, of at most so many bytes."""
+    if not reason:
+        return [required(path)]
+    causes: list[Cause] = []
+    if not re.fullmatch(_REASON, reason):
+        causes.append(invalid_value(path, reason, names.regex_message(_REASON_MESSAGE, _REASON, *_EXAMPLES)))
+    if len(reason.encode()) > most:
+        causes.append(too_long(path, most))
     return causes

@@ -12,6 +12,7 @@ back changes no field that it does not know:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -160,11 +161,15 @@ def lossless_pair(
     return {(kind, present, past): down, (kind, past, present): up}
 
 
-def same_fields(kind: str, group: str) -> Mapping[tuple[str, str, str], Converter]:
-    """Return converters between v1 and v1beta1 of a kind that has the same fields in both, by (kind, from, to)."""
+def same_fields(kind: str, group: str, *versions: str) -> Mapping[tuple[str, str, str], Converter]:
+    """Return converters between versions of a kind that have the same fields, by (kind, from, to). A field that only
+    one of them has is lost.
+
+    ``versions``: v1 and v1beta1 if there are none.
+    """
+    names = {each: f"{group}/{each}" for each in versions or ("v1", "v1beta1")}
+    definitions = {each: f"io.k8s.api.{group.partition('.')[0]}.{each}.{kind}" for each in names}
     return {
-        (kind, f"{group}/{here}", f"{group}/{there}"): _renaming(
-            f"{group}/{there}", f"io.k8s.api.{group}.{there}.{kind}"
-        )
-        for here, there in (("v1", "v1beta1"), ("v1beta1", "v1"))
+        (kind, names[here], names[there]): _renaming(names[there], definitions[there])
+        for here, there in itertools.permutations(names, 2)
     }

@@ -9,6 +9,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, aged
+from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.resource.resourceclaim import validation
 from kubechronicle.api.strategy.strategy import Check, Strategy
 
@@ -23,4 +24,5 @@ KIND: Final = BuiltinKind(
         validate_update=validation.claim_template_update,
     ),
     printer=Printer((NAME, AGE), aged),
+    converters=same_fields("ResourceClaimTemplate", "resource.k8s.io", "v1", "v1beta2"),
 )

@@ -10,12 +10,22 @@ from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.checks import repeated, wrong
+from kubechronicle.api.builtin.common.checks import one_of, repeated, wrong
+from kubechronicle.api.builtin.common.conditions import condition_reason
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, counted, name_of
+from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
-from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -65,6 +75,45 @@ def validate_csi_node_update(new: Object, old: Object, mutable: Collection[str] 
     return causes
 
 
+# -- health of storage (KEP-5030) -------------------------------------------------------------------------------------
+
+HEALTH: Final = ("StorageDegraded", "StorageUnreachable")
+ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+VOLUME_MODES: Final = ("Block", "Filesystem")
+MAX_HEALTH_CONDITIONS: Final = 16
+MAX_HEALTH_REASON: Final = 256
+MAX_HEALTH_MESSAGE: Final = 1024
+
+
+def validate_csi_node_status(new: Object, _: Object) -> list[Cause]:
+    """Check the health of the storage that each driver tells."""
+    causes, seen = list[Cause](), set[str]()
+    for index, health in enumerate((new.get("status") or {}).get("storageHealth") or ()):
+        path, name = f"status.storageHealth[{index}]", health.get("name", "")
+        if name in seen:
+            causes.append(duplicate(path, name))
+        seen.add(name)
+        causes += csi_driver_name(name, f"{path}.name")
+        conditions, path = health.get("healthConditions") or [], f"{path}.healthConditions"
+        if len(conditions) > MAX_HEALTH_CONDITIONS:
+            causes.append(too_many(path, len(conditions), MAX_HEALTH_CONDITIONS))
+            continue
+        for place, condition in enumerate(conditions):
+            causes += _health_condition(condition, f"{path}[{place}]")
+    return causes
+
+
+def _health_condition(condition: Object, path: str) -> list[Cause]:
+    causes = one_of(condition.get("status", ""), HEALTH, f"{path}.status")
+    causes += condition_reason(condition.get("reason", ""), f"{path}.reason", MAX_HEALTH_REASON)
+    if len(condition.get("message", "").encode()) > MAX_HEALTH_MESSAGE:
+        causes.append(too_long(f"{path}.message", MAX_HEALTH_MESSAGE))
+    for name, choices in (("accessMode", ACCESS_MODES), ("volumeMode", VOLUME_MODES)):
+        if condition.get(name) is not None and condition[name] not in choices:
+            causes.append(not_supported(f"{path}.{name}", condition[name], choices))
+    return causes
+
+
 def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), len(at(obj, "spec", "drivers", default=())), age_of(obj, since)]
 
@@ -74,10 +123,10 @@ KIND: Final = BuiltinKind(
     strategy=Strategy(
         update_checks=(Check.METADATA, Check.OBJECT, Check.CHANGE),
         returns_deleted=True,
-        status=False,
         unconditional_update=False,
         validate=validate_csi_node,
         validate_update=validate_csi_node_update,
+        subresources=only_status(validate_csi_node_status),
         without_gates={
             "MutableCSINodeAllocatableCount": {"validate_update": partial(validate_csi_node_update, mutable=())}
         },

@@ -14,6 +14,7 @@ from kubechronicle.api.builtin.common.conditions import conditions
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import Column, Printer, at, name_of
 from kubechronicle.api.builtin.common.status_strategies import only_status
+from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.schema.equality import same_json
@@ -98,4 +99,5 @@ KIND: Final = BuiltinKind(
         ),
         _cells,
     ),
+    converters=same_fields("StorageVersionMigration", "storagemigration.k8s.io"),
 )

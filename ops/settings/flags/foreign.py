@@ -29,7 +29,7 @@ class Foreign:
 
 NO_ETCD: Final = "there is no etcd"
 NO_CACHE: Final = "all objects are in memory, and watches read the log"
-GATED: Final = "it belongs to a feature that is off in v1.36"
+GATED: Final = "it belongs to a feature that is off in v1.37"
 ON: Final = frozenset({"true"})
 OFF: Final = frozenset({"false"})
 

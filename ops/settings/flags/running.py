@@ -65,14 +65,14 @@ FLAGS = (
     ),
     Flag(
         name="feature-gates", placeholder="LIST", default="", repeatable=True,
-        help="Feature gates, comma-separated: GATE=true or =false, for each gate of v1.36. AllAlpha and AllBeta set "
+        help="Feature gates, comma-separated: GATE=true or =false, for each gate of v1.37. AllAlpha and AllBeta set "
         "all others of their stage. A gate that changes nothing here is a warning; docs/feature-gates.md lists the "
         "others.",
     ),
     Flag(
         name="emulated-version", placeholder="VERSION", default="", repeatable=True,
-        help="The version of Kubernetes whose API, feature gates and defaults are served: 1.33 to 1.36, or "
-        "kube=1.33.",
+        help="The version of Kubernetes whose API, feature gates and defaults are served: 1.34 to 1.37, or "
+        "kube=1.34.",
     ),
     Flag(
         name="min-compatibility-version", placeholder="VERSION", default="", repeatable=True,

@@ -212,9 +212,9 @@ async def test_many_tolerations_take_linear_time() -> None:
 
 
 def test_plugins_of_gates_that_are_off_do_not_run() -> None:
-    older = FeatureGates(effective_version(["1.33"], []))
+    older = FeatureGates(effective_version(["1.34"], []))
     usual = plugins.with_gates(plugins.DEFAULT, FeatureGates())
     assert plugins.DEFAULT - usual == {plugin.name for plugin in gated.WITHOUT_STEPS}
     assert usual - plugins.with_gates(plugins.DEFAULT, older) == {
-        "MutatingAdmissionPolicy", "NodeDeclaredFeatureValidator", "PodTopologyLabels",
+        "ClusterTrustBundleAttest", "MutatingAdmissionPolicy", "NodeDeclaredFeatureValidator", "PodTopologyLabels",
     }  # fmt: skip

@@ -43,11 +43,12 @@ def test_gates_add_roles_and_rules() -> None:
 
     group, resource = "certificates.k8s.io", "clustertrustbundles"
     bundles = {"verbs": ["get", "list", "watch"], "apiGroups": [group], "resources": [resource]}
-    usual, more = rules(FeatureGates()), rules(FeatureGates(given={"ClusterTrustBundle": True}))
-    assert usual.keys() < more.keys()
-    assert more["system:cluster-trust-bundle-discovery"] == [bundles]
-    assert [rule for rule in more["system:node"] if rule not in usual["system:node"]] == [bundles]
-    bound = {each["metadata"]["name"] for each in bootstrap_policy.cluster_role_bindings(FeatureGates())}
+    off = FeatureGates(given={"ClusterTrustBundle": False, "ClusterTrustBundleProjection": False})
+    less, usual = rules(off), rules(FeatureGates())
+    assert less.keys() < usual.keys()
+    assert usual["system:cluster-trust-bundle-discovery"] == [bundles]
+    assert [rule for rule in usual["system:node"] if rule not in less["system:node"]] == [bundles]
+    bound = {each["metadata"]["name"] for each in bootstrap_policy.cluster_role_bindings(off)}
     assert "system:cluster-trust-bundle-discovery" not in bound
     paths = rules(FeatureGates(given={"ComponentFlagz": False}))["system:monitoring"][0]["nonResourceURLs"]
     assert "/flagz" not in paths
@@ -55,7 +56,6 @@ def test_gates_add_roles_and_rules() -> None:
 
 
 def test_an_older_version_has_its_own_roles() -> None:
-    older = FeatureGates(effective_version(["1.33"], []))
+    older = FeatureGates(effective_version(["1.34"], []))
     roles = {role["metadata"]["name"]: role["rules"] for role in bootstrap_policy.cluster_roles(older)}
-    assert "system:controller:resource-claim-controller" not in roles
-    assert not any("resource.k8s.io" in rule["apiGroups"] for rule in roles["system:kube-scheduler"])
+    assert "system:cluster-trust-bundle-discovery" not in roles

@@ -15,23 +15,23 @@ DATA = [Release(1, 36), Release(1, 37)]
 
 def test_defaults_are_those_of_the_emulated_version() -> None:
     states = {}
-    for minor in range(33, 37):
+    for minor in range(34, 38):
         gates = FeatureGates(effective_version([f"1.{minor}"], []))
         spec = gates.spec("MutatingAdmissionPolicy")
         states[minor] = (spec.stage, gates.enabled("MutatingAdmissionPolicy"))
-    assert states == {33: ("ALPHA", False), 34: ("BETA", False), 35: ("BETA", False), 36: ("", True)}
+    assert states == {34: ("BETA", False), 35: ("BETA", False), 36: ("", True), 37: ("", True)}
 
 
 def test_gates_of_a_later_version_are_off_and_not_shown() -> None:
-    gates = FeatureGates(effective_version(["1.33"], []))
+    gates = FeatureGates(effective_version(["1.34"], []))
     assert not gates.enabled("ShardedListAndWatch")
     assert "ShardedListAndWatch" not in {name for name, _, _ in gates.shown()}
     message = (
-        "cannot set feature gate ShardedListAndWatch to true, feature is PreAlpha at emulated version 1.33, "
-        "min compatibility version 1.33"
+        "cannot set feature gate ShardedListAndWatch to true, feature is PreAlpha at emulated version 1.34, "
+        "min compatibility version 1.34"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        FeatureGates(effective_version(["1.33"], []), {"ShardedListAndWatch": True})
+        FeatureGates(effective_version(["1.34"], []), {"ShardedListAndWatch": True})
 
 
 def test_a_state_may_need_a_compatibility_version() -> None:
@@ -43,8 +43,8 @@ def test_a_state_may_need_a_compatibility_version() -> None:
 
 def test_all_gates_of_a_stage() -> None:
     needs = {name for gate in gates_of(DATA[0]).values() if gate.at(DEFAULT).stage == "BETA" for name in gate.needs}
-    alpha = FeatureGates(given={"AllAlpha": True, "AllBeta": True, "HPAScaleToZero": False})
-    assert {name for name, stage, on in alpha.shown() if stage in ("ALPHA", "BETA") and not on} == {"HPAScaleToZero"}
+    alpha = FeatureGates(given={"AllAlpha": True, "AllBeta": True, "DefaultPodSysctls": False})
+    assert {name for name, stage, on in alpha.shown() if stage in ("ALPHA", "BETA") and not on} == {"DefaultPodSysctls"}
     assert not alpha.enabled("KMSv1")  # deprecated
     assert needs  # so that switching all beta gates off meets dependencies
     beta = FeatureGates(given={"AllBeta": False})
@@ -55,14 +55,14 @@ def test_all_gates_of_a_stage() -> None:
     ("given", "message"),
     [
         ({"Foo": True}, "unrecognized feature gate: Foo"),
-        ({"SidecarContainers": False}, "cannot set feature gate SidecarContainers to false, feature is locked to true"),
+        ({"HostnameOverride": False}, "cannot set feature gate HostnameOverride to false, feature is locked to true"),
         (
-            {"GangScheduling": True},
-            "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
+            {"WorkloadWithJob": True},
+            "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]",
         ),
         (
-            {"SidecarContainers": False, "GitRepoVolumeDriver": True},
-            "[cannot set feature gate SidecarContainers to false, feature is locked to true, "
+            {"HostnameOverride": False, "GitRepoVolumeDriver": True},
+            "[cannot set feature gate HostnameOverride to false, feature is locked to true, "
             "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false]",
         ),
     ],

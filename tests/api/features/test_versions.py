@@ -11,10 +11,10 @@ from kubechronicle.api.features.versions import DEFAULT, Release, effective_vers
 
 def test_defaults() -> None:
     assert effective_version([], []) == DEFAULT
-    assert (str(DEFAULT.emulation), str(DEFAULT.compatibility), DEFAULT.emulates) == ("1.36", "1.35", False)
-    older = effective_version(["kube=v1.34.0"], [])
-    assert (older.emulation, older.compatibility, older.emulates) == (Release(1, 34), Release(1, 33), True)
-    assert effective_version([" kube = 1.33"], []).compatibility == Release(1, 33)
+    assert (str(DEFAULT.emulation), str(DEFAULT.compatibility), DEFAULT.emulates) == ("1.37", "1.36", False)
+    older = effective_version(["kube=v1.35.0"], [])
+    assert (older.emulation, older.compatibility, older.emulates) == (Release(1, 35), Release(1, 34), True)
+    assert effective_version([" kube = 1.34"], []).compatibility == Release(1, 34)
     assert effective_version(["1.35"], ["1.35"]).compatibility == Release(1, 35)
 
 
@@ -39,8 +39,8 @@ def test_one_version_only() -> None:
 
 
 def test_ranges() -> None:
-    assert effective_version(["1.33"], ["1.33"]).problems() == []
-    assert effective_version(["1.37"], []).problems() == ["emulation version 1.37 is not between [1.33, 1.36.0]"]
-    assert effective_version(["1.34"], ["1.35"]).problems() == [
-        "minCompatibilityVersion version 1.35 is not between [1.33, 1.34]"
+    assert effective_version(["1.34"], ["1.34"]).problems() == []
+    assert effective_version(["1.38"], []).problems() == ["emulation version 1.38 is not between [1.34, 1.37.0]"]
+    assert effective_version(["1.35"], ["1.36"]).problems() == [
+        "minCompatibilityVersion version 1.36 is not between [1.34, 1.35]"
     ]

@@ -68,21 +68,21 @@ def test_metadata_that_is_well_formed() -> None:
         ({"namespace": "A"}, 'metadata.namespace: Invalid value: "A": a lowercase RFC 1123 label'),
         (
             {"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "x", "uid": "u"}]},
-            'metadata.ownerReferences: Invalid value: {"apiVersion":"v1","kind":"Event","name":"x","uid":"u"}: /v1',
+            'metadata.ownerReferences[0]: Invalid value: {"apiVersion":"v1","kind":"Event","name":"x","uid":"u"}: /v1',
         ),
         (
             {"ownerReferences": [{"apiVersion": "/v1", "kind": "Event", "name": "x", "uid": "u"}]},
-            'metadata.ownerReferences: Invalid value: {"apiVersion":"/v1","kind":"Event","name":"x","uid":"u"}: /v1',
+            'metadata.ownerReferences[0]: Invalid value: {"apiVersion":"/v1","kind":"Event","name":"x","uid":"u"}: /v1',
         ),
         (
             {"ownerReferences": [{"apiVersion": "a/", "kind": "K", "name": "x", "uid": "u"}]},
-            'metadata.ownerReferences.apiVersion: Invalid value: "a/": version must not be empty',
+            'metadata.ownerReferences[0].apiVersion: Invalid value: "a/": must be <group>/<version> or <version>',
         ),
         (
             {"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "x", "uid": "u"}]},
-            'metadata.ownerReferences.apiVersion: Invalid value: "a/b/c": version must not be empty',
+            'metadata.ownerReferences[0].apiVersion: Invalid value: "a/b/c": must be <group>/<version> or <version>',
         ),
-        ({"managedFields": [{"operation": "X"}]}, 'metadata.managedFields[0].operation: Invalid value: "X"'),
+        ({"managedFields": [{"operation": "X"}]}, 'metadata.managedFields[0].operation: Unsupported value: "X"'),
     ],
 )
 def test_metadata_that_is_not(meta: dict[str, Any], beginning: str) -> None:

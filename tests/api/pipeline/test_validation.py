@@ -30,7 +30,7 @@ NEW_EVENT = {
 
 def test_metadata_without_checks_of_its_kind_is_checked_last() -> None:
     (found,) = rejection_causes(BUDGETS, OWNER)
-    assert found[0] == "metadata.ownerReferences.uid"
+    assert found[0] == "metadata.ownerReferences[0].uid"
     (found,) = rejection_causes(BUDGETS, {**OWNER, "spec": {"minAvailable": "150%"}})
     assert found[0] == "spec.minAvailable"
 
@@ -67,20 +67,14 @@ def test_new_events_report_their_names_by_their_own_rules() -> None:
 )
 def test_changed_metadata_is_checked_as_often_as_in_kubernetes(path: str, body: dict[str, Any], times: int) -> None:
     causes = rejection_causes(path, body, {**body, **OWNER})
-    assert [field for field, _ in causes] == ["metadata.ownerReferences.uid"] * times
+    assert [field for field, _ in causes] == ["metadata.ownerReferences[0].uid"] * times
 
 
 def test_roles_report_their_rules_before_the_change_of_metadata() -> None:
     path = "rbac.authorization.k8s.io/v1/roles"
-    causes = rejection_causes(path, {"rules": []}, {"rules": [{"verbs": ["get"]}], **OWNER})
-    fields = [field for field, _ in causes]
-    assert fields.index("rules[0].apiGroups") < max(i for i, name in enumerate(fields) if name.endswith("uid"))
-
-
-def test_what_tags_find_comes_last() -> None:
-    path = "rbac.authorization.k8s.io/v1/roles"
     causes = rejection_causes(path, {"rules": []}, {"rules": [{"verbs": []}], **OWNER})
-    assert causes[-1][0] == "rules[0].verbs"
+    fields = [field for field, _ in causes]
+    assert fields.index("rules[0].verbs") < max(i for i, name in enumerate(fields) if name.endswith("uid"))
 
 
 def test_a_prefix_of_names_is_not_checked_where_the_name_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
@@ -12,6 +13,8 @@ from kubechronicle.api.registry.registry import Registry, builtin_registry, know
 from kubechronicle.api.registry.runtime_config import Emulation, parse, registry_for
 
 TODAY = {rt.api_version for rt in builtin_registry()}
+ALPHA = {"resource.k8s.io/v1alpha3"}
+BETA = {"certificates.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "storagemigration.k8s.io/v1beta1"}
 PAST = {"autoscaling/v2beta1", "autoscaling/v2beta2", "batch/v1beta1", "policy/v1beta1", "discovery.k8s.io/v1beta1"}
 
 
@@ -37,19 +40,19 @@ def test_pairs(text: str, pairs: dict[str, str]) -> None:
     ("text", "added", "removed"),
     [
         ("", set(), set()),
-        ("api/all=true", PAST, set()),
-        ("api/beta=true", PAST, set()),
-        ("api/alpha=true", set(), set()),
+        ("api/all=true", PAST | BETA | ALPHA, set()),
+        ("api/beta=true", PAST | BETA, set()),
+        ("api/alpha=true", ALPHA, set()),
         ("api/ga=true", set(), set()),
         ("api/ga=false,batch/v1beta1=true", {"batch/v1beta1"}, TODAY),
         ("api/all=false,v1=true", set(), TODAY - {"v1"}),
-        ("api/all=false,api/beta=true", PAST, TODAY),
+        ("api/all=false,api/beta=true", PAST | BETA, TODAY),
         ("batch/v1beta1=true", {"batch/v1beta1"}, set()),
         ("batch/v1beta1", {"batch/v1beta1"}, set()),
         ("batch/v1beta1=1,policy/v1beta1=T", {"batch/v1beta1", "policy/v1beta1"}, set()),
         ("batch/v1=false", set(), {"batch/v1"}),
         ("batch/v1=0,apps/v1=F", set(), {"batch/v1", "apps/v1"}),
-        ("api/beta=true,policy/v1beta1=false", PAST - {"policy/v1beta1"}, set()),
+        ("api/beta=true,policy/v1beta1=false", (PAST | BETA) - {"policy/v1beta1"}, set()),
         ("/v1=false", set(), {"v1"}),
         ("api/v1=false", set(), {"v1"}),
         ("autoscaling/v2=false", set(), {"autoscaling/v2"}),
@@ -136,41 +139,42 @@ def gone(registry: Registry) -> set[tuple[str, str]]:
 
 
 MUTATING = {("admissionregistration.k8s.io/v1", f"mutatingadmission{name}") for name in ("policies", "policybindings")}
-OF_134 = {
-    ("storage.k8s.io/v1", "volumeattributesclasses"),
-    *(
-        ("resource.k8s.io/v1", name)
-        for name in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
-    ),
+OF_137 = {
+    ("certificates.k8s.io/v1", "clustertrustbundles"),
+    ("certificates.k8s.io/v1", "podcertificaterequests"),
+    ("resource.k8s.io/v1", "devicetaintrules"),
+    ("storagemigration.k8s.io/v1", "storageversionmigrations"),
 }
 
 
 def test_an_emulated_version_serves_its_own_types() -> None:
-    assert gone(emulated(36)) == set()
-    assert gone(emulated(35)) == gone(emulated(34)) == MUTATING
-    assert gone(emulated(33)) == MUTATING | OF_134
-    assert "resource.k8s.io" not in emulated(33).groups()
-    assert emulated(33).known("resource.k8s.io", "v1", "deviceclasses") is not None
+    assert gone(emulated(37)) == set()
+    assert gone(emulated(36)) == OF_137
+    assert gone(emulated(35)) == gone(emulated(34)) == OF_137 | MUTATING
+    assert "storagemigration.k8s.io" not in emulated(36).groups()
+    assert emulated(36).known("storagemigration.k8s.io", "v1", "storageversionmigrations") is not None
 
 
 def test_newer_versions_of_emulated_types() -> None:
-    beta = "storagemigration.k8s.io/v1beta1"
-    assert "storagemigration.k8s.io" in emulated(35, f"{beta}=true").groups()
-    assert gone(emulated(33, "", forward=True)) == MUTATING | OF_134  # no older version of them is served
-    with pytest.raises(ValueError, match=f"^cannot enable version {beta} in runtime-config because all the resources"):
-        emulated(34, f"{beta}=true")
-    assert "storagemigration.k8s.io" in emulated(34, f"{beta}=true", enables=True).groups()
-    assert "storagemigration.k8s.io" not in emulated(34, "api/beta=true", enables=True).groups()
-    named = "resource.k8s.io/v1/deviceclasses"
-    message = "cannot enable resource resource.k8s.io/v1, Resource=deviceclasses in runtime-config because it is "
-    with pytest.raises(ValueError, match=f"^{message}introduced at 1.34 after the current version 1.33. Consider"):
-        emulated(33, f"{named}=true")
-    assert gone(emulated(33, f"{named}=true", enables=True)) == MUTATING | OF_134 - {tuple(named.rsplit("/", 1))}
+    beta, present = "resource.k8s.io/v1beta2", ("resource.k8s.io/v1", "devicetaintrules")
+    assert present in gone(emulated(36, f"{beta}=true"))
+    assert present not in gone(emulated(36, f"{beta}=true", forward=True))  # an older version of it is served
+    named = "certificates.k8s.io/v1/clustertrustbundles"
+    message = (
+        "cannot enable resource certificates.k8s.io/v1, Resource=clustertrustbundles in runtime-config because it "
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}is introduced at 1"):
+        emulated(36, f"{named}=true")
+    with pytest.raises(
+        ValueError, match=r"^cannot enable version storagemigration\.k8s\.io/v1 in runtime-config because"
+    ):
+        emulated(36, "storagemigration.k8s.io/v1=true")
+    assert gone(emulated(36, "resource.k8s.io/v1/devicetaintrules=true", enables=True)) == OF_137 - {present}
 
 
-def test_a_version_may_come_with_a_gate() -> None:
-    on = Emulation(gates=FeatureGates(given={"StorageVersionMigrator": True}))
-    assert "storagemigration.k8s.io" not in registry_for({}, on).groups()
-    for text in ("api/beta=true", "api/all=true"):
-        assert "storagemigration.k8s.io" in registry_for(parse(text), on).groups()
-        assert "storagemigration.k8s.io" not in registry_for(parse(text)).groups()
+def test_a_type_may_come_with_a_gate() -> None:
+    gates = FeatureGates(given={"StorageVersionMigrator": False, "DRADeviceTaintRules": False})
+    for text in ("", "api/all=true", "storagemigration.k8s.io/v1beta1=true"):
+        registry = registry_for(parse(text), Emulation(gates=gates))
+        assert "storagemigration.k8s.io" not in registry.groups()
+        assert registry.lookup("resource.k8s.io", "v1", "devicetaintrules") is not None  # whatever its gate

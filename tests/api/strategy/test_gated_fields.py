@@ -127,11 +127,11 @@ def dropped(rules: KindRules, new: dict[str, Any], old: dict[str, Any] | None = 
 
 
 def test_a_creation_loses_the_fields_of_gates_that_are_off() -> None:
-    spec = dropped(default_rules(), pod(schedulingGroup={"podGroupName": "g"}, hostnameOverride="h"))
-    assert spec == {"containers": [{"name": "c"}], "hostnameOverride": "h"}
-    rules = KindRules(FeatureGates(given={"GenericWorkload": True, "HostnameOverride": False}))
-    spec = dropped(rules, pod(schedulingGroup={"podGroupName": "g"}, hostnameOverride="h"))
-    assert spec == {"containers": [{"name": "c"}], "schedulingGroup": {"podGroupName": "g"}}
+    image = [{"name": "i", "image": {"reference": "r"}}]
+    spec = dropped(default_rules(), pod(schedulingGroup={"podGroupName": "g"}, volumes=image))
+    assert spec == {"containers": [{"name": "c"}], "volumes": image}
+    rules = KindRules(FeatureGates(OLDEST_VERSION, {"ImageVolume": False}))
+    assert dropped(rules, pod(volumes=image)) == {"containers": [{"name": "c"}]}
 
 
 def test_an_update_keeps_what_the_old_object_uses() -> None:
@@ -177,15 +177,15 @@ def test_a_template_loses_the_fields_of_its_pods() -> None:
 
 
 def test_several_gates_must_be_on() -> None:
-    field = GatedField(gate="WatchList", gates=("HPAScaleToZero",), fields=("a.b",))
-    for given, left in (({}, {}), ({"HPAScaleToZero": True}, {"b": 1}), ({"WatchList": False}, {})):
+    field = GatedField(gate="WatchList", gates=("DefaultPodSysctls",), fields=("a.b",))
+    for given, left in (({}, {}), ({"DefaultPodSysctls": True}, {"b": 1}), ({"WatchList": False}, {})):
         obj = {"a": {"b": 1}}
         DisabledFields(FeatureGates(given=given), {("x", ""): (field,)}).drop("x", "", obj, None)
         assert obj == {"a": left}
 
 
 def test_only_a_creation_loses_some_fields() -> None:
-    field = GatedField(gate="HPAScaleToZero", fields=("a",), on_create=True)
+    field = GatedField(gate="DefaultPodSysctls", fields=("a",), on_create=True)
     disabled = DisabledFields(FeatureGates(), {("x", ""): (field,)})
     new, changed = {"a": 1}, {"a": 1}
     disabled.drop("x", "", new, None)

@@ -129,8 +129,8 @@ async def test_representations(server: InProcess) -> None:
 
 async def test_version_and_the_list_of_paths(server: InProcess) -> None:
     version = await server.get("/version")
-    assert (version["major"], version["minor"]) == ("1", "36")
-    assert version["gitVersion"].startswith("v1.36.")
+    assert (version["major"], version["minor"]) == ("1", "37")
+    assert version["gitVersion"].startswith("v1.37.")
     paths = (await server.get("/"))["paths"]
     assert paths == sorted(set(paths))
     for path in paths:

@@ -26,7 +26,7 @@ async def test_statusz_and_flagz(autojump_clock: MockClock) -> None:
         assert "Up: 0 hr 00 min" in text
         document = (await server.ask("GET", "/statusz", headers={"accept": STATUSZ})).ok()
         assert (document["kind"], document["metadata"]["name"]) == ("Statusz", "apiserver")
-        assert document["emulationVersion"] == "1.36"
+        assert document["emulationVersion"] == "1.37"
         assert "/statusz" in document["paths"]
         flags = (await server.ask("GET", "/flagz", headers={"accept": FLAGZ})).ok()["flags"]
         assert flags == {"secure-port": "6443", "v": "0"}

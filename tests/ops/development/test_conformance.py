@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubechronicle.ops.development import conformance
-from kubechronicle.ops.development.conformance import NotReplayed, Totals
+from kubechronicle.ops.development.conformance import Area, NotReplayed, Totals
 from kubechronicle.ops.development.server_process import StartError
 
 
@@ -34,8 +34,8 @@ def test_an_area_that_cannot_be_replayed_counts_as_failed(
     (tmp_path / "cases" / "good.yaml").write_text("- name: a\n")
     (tmp_path / "cases" / "bad.yaml").write_text("- name: a\n- name: b\n")
 
-    def replay(_folder: Path, area: str) -> tuple[Totals, str]:
-        if area == "bad":
+    def replay(area: Area, _serve: object) -> tuple[Totals, str]:
+        if area.name == "bad":
             raise StartError("the server ended")
         return Totals(core=1, strict=1, cases=1), "no differences"
 
@@ -46,3 +46,18 @@ def test_an_area_that_cannot_be_replayed_counts_as_failed(
     assert "core    1/3     33.3 %" in output
     assert "== good\nno differences" in (tmp_path / "details").read_text()
     assert conformance.main([str(tmp_path), "nonesuch"]) == 2
+
+
+def test_a_later_kubernetes_has_answers_and_cases_of_its_own(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name / "cases").mkdir(parents=True)
+    (tmp_path / "old/cases/reads.yaml").write_text("- name: a\n")
+    (tmp_path / "new/cases/gates.yaml").write_text(
+        "# With --authorization-mode RBAC and\n#   --feature-gates=A=true --runtime-config=api/all=true\n- name: b\n"
+    )
+    areas = conformance.areas_of(tmp_path / "old", tmp_path / "new")
+    assert list(areas) == ["gates", "reads"]
+    assert areas["gates"].flags() == ["--feature-gates=A=true", "--runtime-config=api/all=true"]
+    assert areas["reads"].flags() == []
+    assert {area.expected for area in areas.values()} == {tmp_path / "new/expected"}
+    assert {area.tools for area in areas.values()} == {tmp_path / "old"}

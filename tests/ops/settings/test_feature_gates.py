@@ -18,10 +18,10 @@ SAME = "cannot be set to true if the emulation version is the same as the binary
     ("flags", "message"),
     [
         ({"emulated-version": "x"}, '--emulated-version: could not parse "x" as version'),
-        ({"emulated-version": "1.32"}, "--emulated-version: emulation version 1.32 is not between [1.33, 1.36.0]"),
+        ({"emulated-version": "1.33"}, "--emulated-version: emulation version 1.33 is not between [1.34, 1.37.0]"),
         (
-            {"min-compatibility-version": "1.37"},
-            "--min-compatibility-version: minCompatibilityVersion version 1.37 is not between [1.33, 1.36]",
+            {"min-compatibility-version": "1.38"},
+            "--min-compatibility-version: minCompatibilityVersion version 1.38 is not between [1.34, 1.37]",
         ),
         ({"min-compatibility-version": "1"}, '--min-compatibility-version: illegal version string "1"'),
         ({"emulation-forward-compatible": True}, f"--emulation-forward-compatible: {SAME}"),
@@ -39,8 +39,8 @@ def test_refusals(flags: dict[str, object], message: str) -> None:
 
 
 def test_gates_of_an_emulated_version() -> None:
-    gates = feature_gates(load({"emulated-version": "kube=1.33", "feature-gates": "HPAScaleToZero=true"}))
-    assert str(gates.versions.compatibility) == "1.33"
+    gates = feature_gates(load({"emulated-version": "kube=1.34", "feature-gates": "HPAScaleToZero=true"}))
+    assert str(gates.versions.compatibility) == "1.34"
     assert gates.enabled("HPAScaleToZero")
     assert not gates.enabled("MutatingAdmissionPolicy")
 

@@ -11,7 +11,7 @@ from typing import Final
 from kubechronicle.api.values import images, quantity
 from kubechronicle.api.values.objects import Object
 
-# -- quality of service class -----------------------------------------------------------------------------------------
+# -- qos --------------------------------------------------------------------------------------------------------------
 
 _QOS_RESOURCES: Final = ("cpu", "memory")
 

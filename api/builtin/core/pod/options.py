@@ -32,7 +32,7 @@ GATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """The choices; a default is that of v1.36.
+    """The choices; a default is that of v1.37.
 
     ``comparing_tolerations``: tolerations may have the operators Lt and Gt (KEP-5471).
     ``mounts_with_label``: seLinuxChangePolicy may be MountOption (KEP-1710).
@@ -45,7 +45,7 @@ class PodOptions:
     """
 
     comparing_tolerations: bool = False
-    mounts_with_label: bool = False
+    mounts_with_label: bool = True
     users_on_host_network: bool = False
     files_of_variables: bool = True
     restarts_of_all: bool = True

@@ -114,9 +114,20 @@ def set_app_armor_fields(new: Object) -> None:
             container.setdefault("securityContext", {})["appArmorProfile"] = profile
 
 
+CLAIM_STATUSES: Final = (
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+)
+"""Fields of a pod's status that an older kubelet does not know. An empty list clears them."""
+
+
 def prepare_pod_status(new: Object, old: Object) -> None:
-    """Keep the QoS class and observed generations that a kubelet leaves out."""
+    """Keep the QoS class, the observed generations, and the claims that a kubelet leaves out."""
     status, held = new.setdefault("status", {}), old.get("status") or {}
+    for name in CLAIM_STATUSES:
+        if status.get(name) is None and held.get(name) is not None:
+            status[name] = held[name]
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and held.get(name):
             status[name] = held[name]

@@ -47,6 +47,9 @@ _GROUPS: Final = {
 _STATUSES: Final = tuple(_GROUPS)
 
 
+MAX_UINT32: Final = 2**32 - 1
+
+
 def pod_status(new: Object, old: Object) -> list[Cause]:
     """Check a status update: a finished container stays finished, and addresses are valid, one per family."""
     status, held, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
@@ -213,11 +216,15 @@ def _user(user: Object, spec: Object, field: str) -> list[Cause]:
         return []
     if (spec.get("os") or {}).get("name") == "windows":
         return [forbidden(field, "cannot be set for a windows pod")]
-    numbers = [(f"{field}.{name}", linux.get(name, 0)) for name in ("uid", "gid")]
+    # A container runtime may tell any user of Linux; the groups have the limits of a pod's.
+    numbers = [(f"{field}.uid", linux.get("uid", 0), MAX_UINT32), (f"{field}.gid", linux.get("gid", 0), MAX_INT32)]
     groups = linux.get("supplementalGroups") or ()
-    numbers += [(f"{field}.supplementalGroups[{index}]", group) for index, group in enumerate(groups)]
-    detail = f"must be between 0 and {MAX_INT32}, inclusive"
-    return [invalid_value(path, value, detail) for path, value in numbers if not 0 <= value <= MAX_INT32]
+    numbers += [(f"{field}.supplementalGroups[{index}]", group, MAX_INT32) for index, group in enumerate(groups)]
+    return [
+        invalid_value(path, value, f"must be between 0 and {most}, inclusive")
+        for path, value, most in numbers
+        if not 0 <= value <= most
+    ]
 
 
 def _allocated(status: Object, known: Mapping[Any, Collection[str]], member: str, field: str) -> list[Cause]:

@@ -11,6 +11,7 @@ from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
 from kubechronicle.api.builtin.common.status_strategies import only_status
+from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.resource.resourceclaim import validation, validation_status
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -44,15 +45,14 @@ KIND: Final = BuiltinKind(
         update_checks=(Check.METADATA, Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         validate=validation.claim,
+        validate_update=validation.claim_update,
         subresources=only_status(validation_status.claim_status, validation_status.forget_deallocated),
     ),
-    default_values={
-        "resource.v1.ExactDeviceRequest": {},
-        "resource.v1.DeviceToleration": {"operator": "Equal"},
-    },
+    default_values={f"resource.{version}.DeviceToleration": {"operator": "Equal"} for version in ("v1", "v1beta2")},
     default_functions={
-        "resource.v1.ExactDeviceRequest": default_exact_device_request,
-        "resource.v1.DeviceSubRequest": default_exact_device_request,
+        f"resource.{version}.{name}": default_exact_device_request
+        for version in ("v1", "v1beta2")
+        for name in ("ExactDeviceRequest", "DeviceSubRequest")
     },
     printer=Printer(
         (
@@ -62,4 +62,5 @@ KIND: Final = BuiltinKind(
         ),
         _cells,
     ),
+    converters=same_fields("ResourceClaim", "resource.k8s.io", "v1", "v1beta2"),
 )
