@@ -1,4 +1,4 @@
-"""The walk that fills in defaults, driven by the tables of builtin/defaults.py.
+"""The walk that fills in defaults, driven by declared defaults (api/kinds) and the tables of builtin/defaults.py.
 
 Defaults belong to definitions, not to kinds: the defaults of a Container apply in Pods, Deployments and PodTemplates. A
 plan per definition lists the defaulted parts of its subtree, so that the walk visits only these. Parents come before
@@ -19,6 +19,7 @@ from kubechronicle.api.schema.types import (
     LIST,
     ONE,
     ObjectType,
+    defaults,
     objects_below,
     pointers,
     short_name,
@@ -106,7 +107,8 @@ def _plan_of(definition: str) -> _Plan | None:
     """Return the plan of a definition, None if its subtree has no defaults."""
     kind = ObjectType(definition)
     name = short_name(definition)
-    plan = _Plan(VALUES.get(name, {}), pointers(definition), FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
+    values = {**defaults(definition), **VALUES.get(name, {})}
+    plan = _Plan(values, pointers(definition), FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
     for field in kind.fields.values():
         target, shape = objects_below(field.type)
         below = _plan_of(target.definition) if target is not None and target.go_name != _RECURSIVE else None

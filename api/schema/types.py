@@ -302,6 +302,16 @@ def pointers(definition: str) -> frozenset[str]:
     return frozenset(name for name, (field, _) in members.items() if _is_scalar_pointer(field.type))
 
 
+def defaults(definition: str) -> dict[str, Any]:
+    """Return the defaults that the types themselves declare, without zero values of fields that are no pointers."""
+    members = reading.release().defined(definition).members
+    return {
+        name: field.default
+        for name, (field, _) in members.items()
+        if field.default is not None and (field.default or field.type.shape == POINTER)
+    }
+
+
 def _compile_fields(definition: str) -> tuple[dict[str, Field], tuple[tuple[str, Callable[[], Any]], ...]]:
     fields: dict[str, Field] = {}
     always: list[tuple[str, Callable[[], Any]]] = []

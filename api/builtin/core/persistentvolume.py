@@ -354,9 +354,6 @@ KIND: Final = BuiltinKind(
         warnings=volume_warnings,
     ),
     default_values={
-        "core.v1.ISCSIPersistentVolumeSource": {"iscsiInterface": "default"},
-        "core.v1.RBDPersistentVolumeSource": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-        "core.v1.ScaleIOPersistentVolumeSource": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
         "core.v1.PersistentVolumeStatus": {"phase": "Pending"},
     },
     default_functions={"core.v1.PersistentVolume": default_persistent_volume},

@@ -91,7 +91,6 @@ KIND: Final = BuiltinKind(
         warnings=named_template_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=replica_set_status)}),
     ),
-    default_values={"core.v1.ReplicationControllerSpec": {"replicas": 1}},
     default_functions={"core.v1.ReplicationController": default_replication_controller},
     printer=Printer(
         (

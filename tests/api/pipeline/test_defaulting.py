@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from rejections import rejection_reasons
 
+from kubechronicle.api.builtin.defaults import VALUES
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.schema import types
 
@@ -40,6 +42,25 @@ def test_an_empty_string_in_a_plain_field_gets_the_default() -> None:
     secret = {"type": "", "metadata": {"name": "a"}}
     defaulting.apply(secret, types.object_type("io.k8s.api.core.v1.Secret"))
     assert secret["type"] == "Opaque"
+
+
+def test_no_table_repeats_a_default_that_a_type_declares() -> None:
+    release = reading.release()
+    for name, values in VALUES.items():
+        declared = types.defaults(release.declared(name).definition)
+        assert not values.items() & declared.items(), name
+
+
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        ("ContainerPort", {"protocol": "TCP"}),
+        ("AzureDiskVolumeSource", {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False}),
+        ("LocalObjectReference", {}),
+    ],
+)
+def test_declared_defaults(definition: str, expected: dict[str, Any]) -> None:
+    assert _defaulted(definition, {}) == expected
 
 
 def _defaulted(definition: str, obj: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,6 @@ KIND: Final = BuiltinKind(
         validate_update=validation.claim_update,
         subresources=only_status(validation_status.claim_status, validation_status.forget_deallocated),
     ),
-    default_values={f"resource.{version}.DeviceToleration": {"operator": "Equal"} for version in ("v1", "v1beta2")},
     default_functions={
         f"resource.{version}.{name}": default_exact_device_request
         for version in ("v1", "v1beta2")
