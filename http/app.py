@@ -21,6 +21,7 @@ from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
+from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.edge import EdgeSettings
 from kubechronicle.http.flow_control.control import FlowControl
@@ -181,6 +182,7 @@ def _services(
         authentication=authentication,
         authorization=authorization,
         is_served=partial(_is_served, store),
+        constrained_impersonation=settings.features.enabled(impersonation.GATE),
         catch_up=store.reads.wait_consistent,
         request_timeout=settings.request_timeout,
         max_requests_inflight=settings.max_requests_inflight,

@@ -73,6 +73,7 @@ class Services:
     """The parts and settings that the filters need. A limit of 0 means none; times are in seconds.
 
     ``is_served``: tells if the resource and subresource of a request exist.
+    ``constrained_impersonation``: impersonation has the modes of KEP-5284.
     ``catch_up``: returns when the views contain everything that any replica has committed by now.
     """
 
@@ -80,6 +81,7 @@ class Services:
     authentication: AuthenticationChain
     authorization: AuthorizationChain
     is_served: Callable[[RequestInfo], bool]
+    constrained_impersonation: bool = True
     catch_up: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
     request_timeout: float = 60.0
     max_requests_inflight: int = 400
@@ -250,8 +252,10 @@ def trace_handler(services: Services, following: Step) -> Step:
 
 def impersonate(services: Services, following: Step) -> Step:
     """Replace the user by the one in the Impersonate headers, if the user has the right to that."""
-    chain, last_modes = services.authorization, impersonation.LastModes()
-    metrics = services.metrics.impersonations
+    chain, constrained = services.authorization, services.constrained_impersonation
+    last_modes = impersonation.LastModes(constrained)
+    # kube-apiserver counts nothing without the constrained modes.
+    metrics = services.metrics.impersonations if constrained else None
 
     def filtered(request: Request, context: Context) -> Awaitable[Response]:
         if request.headers.has_prefix(impersonation.PREFIX):
@@ -259,7 +263,7 @@ def impersonate(services: Services, following: Step) -> Step:
         return following(request, context)
 
     async def impersonated(request: Request, context: Context) -> Response:
-        wanted = impersonation.wanted_user(request.headers)
+        wanted = impersonation.wanted_user(request.headers, constrained)
         if wanted is not None:
             requestor, started = context.user, time.perf_counter()
             info = authorized_as(context)
@@ -268,10 +272,12 @@ def impersonate(services: Services, following: Step) -> Step:
                     partial(impersonation.impersonate, chain, requestor, wanted, info, last_modes, metrics)
                 )
             except StatusError:
-                metrics.attempted("", time.perf_counter() - started)
+                if metrics is not None:
+                    metrics.attempted("", time.perf_counter() - started)
                 raise
             context.impersonated = time.perf_counter() - started
-            metrics.attempted(last_modes.last(requestor), context.impersonated)
+            if metrics is not None:
+                metrics.attempted(last_modes.last(requestor), context.impersonated)
             context.impersonator = requestor.name
             if context.audit is not None:
                 context.audit.impersonates(context.user, last_modes.constraint(requestor))

@@ -12,6 +12,8 @@ for the request itself and one for each part of the identity:
 
 The mode that last worked for the requestor is tried first. If no mode allows it, the 403 is that of the first mode
 tried that applies.
+
+Without the gate ConstrainedImpersonation there is only the legacy mode, with slightly other words and order.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from kubechronicle.http.authorization.impersonation_metrics import Impersonation
 from kubechronicle.http.authorization.node import GROUP_NODES, NODE_PREFIX
 from kubechronicle.http.messages import Headers, utf8
 
+GATE: Final = "ConstrainedImpersonation"
 PREFIX: Final = "impersonate-"
 USER, GROUP, UID, EXTRA = "impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-"
 
@@ -58,13 +61,19 @@ REMEMBERED: Final = 10_000
 LONGEST_REMEMBERED: Final = 512
 
 
-def wanted_user(headers: Headers) -> User | None:
+def wanted_user(headers: Headers, constrained: bool = True) -> User | None:
     """Return the user that the headers name, None without such headers. Raises a 400 without a name."""
     name, uid = utf8(headers.get(USER)), utf8(headers.get(UID))
     groups = tuple(map(utf8, headers.get_all(GROUP)))
     extra = extra_fields(headers, EXTRA)
     if name:
         return User(name=name, uid=uid, groups=groups, extra=extra)
+    if (uid or groups or extra) and not constrained:
+        parts = [f"{{Group  {group}    }}" for group in groups]
+        version = f"{AUTHENTICATION}/v1"
+        parts += [f"{{UserExtra  {value}  {version}  {key}}}" for key, values in extra.items() for value in values]
+        parts += [f"{{UID  {uid}  {version}  }}"] if uid else []
+        raise status.bad_request(f"requested [{' '.join(parts)}] without impersonating a user")
     if uid or groups or extra:
         fields = f"Name:{_go(name)}, UID:{_go(uid)}, Groups:{_go_list(groups)}, Extra:{_go_map(extra)}"
         raise status.bad_request(f"requested &user.DefaultInfo{{{fields}}} without impersonating a user name")
@@ -144,13 +153,19 @@ MODES: Final = (
 
 
 class LastModes:
-    """The mode that last worked for each requestor, by name: it is likely to work again, so it is tried first."""
+    """The mode that last worked for each requestor, by name: it is likely to work again, so it is tried first.
 
-    def __init__(self) -> None:
+    ``constrained``: False allows only the legacy mode.
+    """
+
+    def __init__(self, constrained: bool = True) -> None:
+        self.constrained = constrained
         self._modes: OrderedDict[str, Mode] = kept_in_order("impersonators")
 
     def ordered(self, requestor: User) -> Sequence[Mode]:
         """Return all modes in the order in which to try them."""
+        if not self.constrained:
+            return (LEGACY,)
         last = self._modes.get(requestor.name)
         if last is None:
             return MODES
@@ -189,7 +204,8 @@ def impersonate(
         if not mode.applies(wanted, requestor):
             continue
         try:
-            user = _Check(chain, mode, requestor, metrics).identity(wanted, info)
+            check = _Check(chain, mode, requestor, metrics, errors=last_modes.constrained)
+            user = check.identity(wanted, info)
         except StatusError as error:
             refusal = refusal or error
             continue
@@ -199,12 +215,20 @@ def impersonate(
 
 
 class _Check:
-    """The check of one identity in one mode."""
+    """The check of one identity in one mode. ``errors``: refusals tell errors of authorizers, and the uid is checked
+    early."""
 
     def __init__(
-        self, chain: AuthorizationChain, mode: Mode, requestor: User, metrics: ImpersonationMetrics | None
+        self,
+        chain: AuthorizationChain,
+        mode: Mode,
+        requestor: User,
+        metrics: ImpersonationMetrics | None,
+        *,
+        errors: bool = True,
     ) -> None:
         self._chain = chain
+        self._errors = errors
         self._metrics = metrics
         self._mode = mode
         self._requestor = requestor
@@ -217,12 +241,14 @@ class _Check:
         if mode:
             self._permit(replace(info, verb=f"impersonate-on:{mode}:{info.verb}"))
         user = replace(wanted, groups=self._name(wanted))
-        if wanted.uid:
+        if wanted.uid and self._errors:
             self._permit(self._right("uids", wanted.uid, group=AUTHENTICATION))
         if wanted.groups:
             self._groups(wanted.groups)
         if wanted.extra:
             self._extra(wanted.extra)
+        if wanted.uid and not self._errors:
+            self._permit(self._right("uids", wanted.uid, group=AUTHENTICATION))
         if user.name == ANONYMOUS:
             added = GROUP_UNAUTHENTICATED
         elif GROUP_UNAUTHENTICATED not in user.groups:
@@ -299,7 +325,8 @@ class _Check:
     def _permit(self, right: RequestInfo) -> None:
         verdict = self._decide(right)
         if verdict.decision is not Decision.ALLOW:
-            raise self._refused(right, ": ".join(filter(None, (verdict.error, verdict.reason))))
+            error = verdict.error if self._errors else ""
+            raise self._refused(right, ": ".join(filter(None, (error, verdict.reason))))
 
     def _refused(self, right: RequestInfo, reason: str) -> StatusError:
         return forbidden(self._requestor, right, reason)

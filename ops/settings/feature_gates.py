@@ -13,6 +13,7 @@ from kubechronicle.api.builtin.strategies import STRATEGIES
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
 from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
+from kubechronicle.http.authorization import impersonation
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 PLUGIN_GATES: Final = frozenset(plugins.GATES.values()) - {cls.gate for cls in gated.WITHOUT_STEPS}
 _NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", *PLUGIN_GATES,
-    *GATES.values(), *GATES_OF_ROLES,
+    impersonation.GATE, *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates)),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from in_process import JOE, MAPS, InProcess, configmap, open_server
 from trio.testing import MockClock
 
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import (
@@ -235,6 +236,32 @@ async def test_headers_without_a_user_are_a_bad_request(
         refusal = (await ask(server, headers)).refused(400)
         expected = f'requested &user.DefaultInfo{{Name:"", {shown}}} without impersonating a user name'
         assert refusal["message"] == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "shown"),
+    [
+        ({"impersonate-group": "dev"}, "{Group  dev    }"),
+        ({"impersonate-uid": "7"}, "{UID  7  authentication.k8s.io/v1  }"),
+        ({"impersonate-extra-k": "v"}, "{UserExtra  v  authentication.k8s.io/v1  k}"),
+    ],
+)
+async def test_without_the_gate_headers_without_a_user_are_told_otherwise(
+    autojump_clock: MockClock, headers: dict[str, str], shown: str
+) -> None:
+    async with open_server(features=FeatureGates(given={"ConstrainedImpersonation": False})) as server:
+        refusal = (await ask(server, headers)).refused(400)
+        assert refusal["message"] == f"requested [{shown}] without impersonating a user"
+
+
+def test_without_the_gate_only_the_legacy_rights_count() -> None:
+    wanted, last_modes = User(name="jane", uid="7", groups=("dev",)), LastModes(constrained=False)
+    chain = AuthorizationChain([Rights(("impersonate", "", "users", "jane"))])
+    with pytest.raises(StatusError, match='cannot impersonate resource "groups"'):
+        impersonate(chain, BOT, wanted, LIST_PODS, last_modes)
+    constrained = AuthorizationChain([Rights(on("user-info"), right("user-info", "users", "jane"))])
+    with pytest.raises(StatusError, match='cannot impersonate resource "users" in API group "" at the cluster scope'):
+        impersonate(constrained, BOT, User(name="jane"), LIST_PODS, last_modes)
 
 
 async def ask(server: InProcess, headers: dict[str, str]) -> Any:
