@@ -292,10 +292,6 @@ KIND: Final = BuiltinKind(
         validate_update=_spec_stays,
         subresources=only_status(request_status),
     ),
-    default_values={
-        f"certificates.{version}.PodCertificateRequestSpec": {"maxExpirationSeconds": 24 * 3600}
-        for version in ("v1", "v1beta1")
-    },
     printer=Printer(
         (
             NAME,

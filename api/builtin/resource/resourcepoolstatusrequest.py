@@ -14,5 +14,4 @@ from kubechronicle.api.strategy.strategy import Strategy
 KIND: Final = BuiltinKind(
     resource="resourcepoolstatusrequests.resource.k8s.io",
     strategy=Strategy(unconditional_update=False, subresources=only_status()),
-    default_values={"resource.v1alpha3.ResourcePoolStatusRequestSpec": {"limit": 100}},
 )
