@@ -10,10 +10,12 @@ api/quota holds the measures and the error messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from kubechronicle.actors.admission.chain import (
     CREATE,
@@ -97,11 +99,26 @@ class ResourceQuota(AdmissionPlugin):
         if evaluator is None:
             return ()
         facts = facts_of(state)
-        return [
-            entry.key
-            for entry in entries
-            if any(evaluator.covers(name, facts) for name in (entry.object().get("status") or {}).get("hard") or ())
-        ]
+        return [entry.key for entry in entries if any(evaluator.covers(name, facts) for name in _hard(entry.json))]
+
+
+class _Status(msgspec.Struct):
+    hard: dict[str, msgspec.Raw] | None = None
+
+
+class _Quota(msgspec.Struct):
+    """The part of a stored quota that each creation reads."""
+
+    status: _Status | None = None
+
+
+_quota: Final = msgspec.json.Decoder(_Quota)
+
+
+def _hard(stored: bytes) -> Iterable[str]:
+    """Return the names that a quota's status limits; the rest is not decoded, which takes a third of the time."""
+    status = _quota.decode(stored).status
+    return () if status is None else status.hard or ()
 
 
 def facts_of(state: State) -> Facts:
