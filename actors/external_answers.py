@@ -25,18 +25,22 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from time import perf_counter
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 import trio
 
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors import status
-from kubechronicle.api.values.steps import Steps, finish
+from kubechronicle.api.values.steps import Steps
 
 T = TypeVar("T")
 
 MAX_QUESTIONS: Final = 256
 """Requests in sequence for one decision: the number of groups an impersonated user may have."""
+
+AT_ONCE: Final = 0.01
+"""Seconds for which steps are taken without a pause."""
 
 TIMED_OUT: Final = "request did not complete within the allotted timeout"
 TOO_MANY: Final = "a decision needs more answers than may be asked for"
@@ -115,16 +119,22 @@ def take_work(owner: object) -> object | None:
     return found
 
 
-def in_steps(key: object, steps: Steps[T], *, long: bool) -> T:
-    """Return the result of steps. NeedsExternalAnswer: they are long, so they are done with pauses.
+def in_steps(key: object, steps: Steps[T], *, long: bool = False) -> T:
+    """Return the result of steps. NeedsExternalAnswer: they take long, so the rest is done with pauses.
 
     ``key``: of everything that the result depends on, unless it may be that of any moment of the decision.
+    ``long``: they are known to take long, and have not begun.
     """
     known = recall_answer(key)
     if isinstance(known, Outcome):
         return cast("T", known.result())
-    if not long:
-        return finish(steps)
+    began = perf_counter()
+    while not long:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        long = perf_counter() - began > AT_ONCE
     raise LongWork(key, steps)
 
 

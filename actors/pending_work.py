@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from time import perf_counter
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import orjson
@@ -24,16 +24,13 @@ from msgspec import structs
 
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.evaluation import OnLoop
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
+from kubechronicle.actors.external_answers import AT_ONCE, NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.unfinished_work import Progress
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.pipeline.scale import Scaled
 from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import Entry
-
-AT_ONCE: Final = 0.01
-"""Seconds for which the steps of one plugin are taken without a pause."""
 
 PendingSteps: TypeAlias = Generator[NeedsExternalAnswer | None, None, None]
 """Yield after each step; what is missing, where they go on once it is there. They change nothing of the write but its

@@ -8,13 +8,14 @@ Source: k8s.io/apiserver ``pkg/admission/conversion.go``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, Attributes, State
 from kubechronicle.actors.evaluation import judge_large
+from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.actors.large_work import LARGE_BYTES
-from kubechronicle.api.admission.matching import NAMESPACES, GroupVersionKind, Labels, WriteKind, kind_of
+from kubechronicle.api.admission.matching import NAMESPACES, GroupVersionKind, Index, Labels, WriteKind, kind_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion, custom_scale, custom_versions, pipeline, scale
@@ -23,6 +24,8 @@ from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
+
+T = TypeVar("T")
 
 VIEWS: Final = frozenset(("", "status", "scale", "finalize", "approval", "ephemeralcontainers", "resize"))
 """Subresources that are another view of their object."""
@@ -49,6 +52,15 @@ def write_kind(attributes: Attributes) -> WriteKind:
     """Return the part of the request that rules look at."""
     namespaced = bool(attributes.namespace) or attributes.rt.resource == NAMESPACES
     return WriteKind(attributes.rt, attributes.subresource, attributes.operation, namespaced)
+
+
+def candidates(index: Index[T], attributes: Attributes, state: State) -> Sequence[tuple[T, ResourceType]]:
+    """Return the items of an index whose rules match a write. NeedsExternalAnswer: to look at all rules takes long."""
+    if not len(index):
+        return ()
+    kind, registry = write_kind(attributes), state.registry()
+    found = index.known(kind, registry)
+    return in_steps(("candidates", index, kind), index.search(kind, registry)) if found is None else found
 
 
 def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind:

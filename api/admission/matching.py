@@ -18,6 +18,7 @@ import msgspec
 
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.label_selectors import LabelSelector, selector_from_spec
+from kubechronicle.api.values.steps import Steps, finish
 
 T = TypeVar("T")
 
@@ -85,36 +86,32 @@ def equivalents(registry: Registry, rt: ResourceType, subresource: str) -> list[
     ]
 
 
-class Rule:
-    """One rule of a webhook or policy. ``names``: the objects that it is limited to; empty: all."""
+def _matches(rule: Mapping[str, Any], rt: ResourceType, kind: WriteKind) -> bool:
+    """Tell whether a rule matches a write, as one of the type ``rt``, whatever the object's name."""
+    return (
+        _lists(rule.get("operations"), kind.operation)
+        and _lists(rule.get("apiGroups"), rt.group)
+        and _lists(rule.get("apiVersions"), rt.version)
+        and any(_names(each, rt, kind) for each in rule.get("resources") or ())
+        and _in_scope(rule.get("scope") or "*", rt, kind)
+    )
 
-    __slots__ = ("_groups", "_operations", "_resources", "_scope", "_versions", "names")
 
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        self._groups = frozenset(spec.get("apiGroups") or ())
-        self._versions = frozenset(spec.get("apiVersions") or ())
-        self._operations = frozenset(spec.get("operations") or ())
-        self._scope: str = spec.get("scope") or "*"
-        self._resources = [
-            (first, sub) for first, _, sub in (each.partition("/") for each in spec.get("resources") or ())
-        ]
-        self.names = frozenset(spec.get("resourceNames") or ())
+def _lists(values: Sequence[str] | None, value: str) -> bool:
+    return values is not None and ("*" in values or value in values)
 
-    def matches(self, rt: ResourceType, kind: WriteKind) -> bool:
-        """Tell whether the rule matches a write, as one of the type ``rt``, whatever the object's name."""
-        return (
-            ("*" in self._operations or kind.operation in self._operations)
-            and ("*" in self._groups or rt.group in self._groups)
-            and ("*" in self._versions or rt.version in self._versions)
-            and any(first in ("*", rt.plural) and sub in ("*", kind.subresource) for first, sub in self._resources)
-            and self._in_scope(rt, kind)
-        )
 
-    def _in_scope(self, rt: ResourceType, kind: WriteKind) -> bool:
-        if self._scope == "*":
-            return True
-        cluster = not kind.namespaced or (rt.plural == NAMESPACES and rt.api_version == "v1")
-        return self._scope == ("Cluster" if cluster else "Namespaced")
+def _names(resource: str, rt: ResourceType, kind: WriteKind) -> bool:
+    """Tell whether ``pods``, ``pods/log``, ``pods/*``, ``*/scale`` or ``*`` names the resource and subresource."""
+    first, _, sub = resource.partition("/")
+    return first in ("*", rt.plural) and sub in ("*", kind.subresource)
+
+
+def _in_scope(scope: str, rt: ResourceType, kind: WriteKind) -> bool:
+    if scope == "*":
+        return True
+    cluster = not kind.namespaced or (rt.plural == NAMESPACES and rt.api_version == "v1")
+    return scope == ("Cluster" if cluster else "Namespaced")
 
 
 class Rules:
@@ -126,9 +123,9 @@ class Rules:
     __slots__ = ("_equivalent", "_rules", "named")
 
     def __init__(self, rules: Iterable[Mapping[str, Any]] | None, match_policy: str | None) -> None:
-        self._rules = [Rule(spec) for spec in rules or ()]
+        self._rules = list(rules or ())
         self._equivalent = match_policy == "Equivalent"
-        self.named = any(rule.names for rule in self._rules)
+        self.named = any(rule.get("resourceNames") for rule in self._rules)
         """Some rule is limited to names."""
 
     def __bool__(self) -> bool:
@@ -140,20 +137,21 @@ class Rules:
         ``name``: the object's; None: rules that are limited to names match as well.
         """
         for rule in self._rules:
-            if rule.matches(kind.type, kind) and _named(rule, name):
+            if _matches(rule, kind.type, kind) and _is_of(rule, name):
                 return kind.type
         if not self._equivalent:
             return None
         others = equivalents(registry, kind.type, kind.subresource)
         for rule in self._rules:
             for other in others:
-                if rule.matches(other, kind) and _named(rule, name):
+                if _matches(rule, other, kind) and _is_of(rule, name):
                     return other
         return None
 
 
-def _named(rule: Rule, name: str | None) -> bool:
-    return name is None or not rule.names or name in rule.names
+def _is_of(rule: Mapping[str, Any], name: str | None) -> bool:
+    names = rule.get("resourceNames")
+    return name is None or not names or name in names
 
 
 class Labels(msgspec.Struct, frozen=True):
@@ -222,6 +220,14 @@ class Index(Generic[T]):
 
     def candidates(self, kind: WriteKind, registry: Registry) -> Sequence[tuple[T, ResourceType]]:
         """Return the items whose rules match, each with the type in whose version."""
+        return finish(self.search(kind, registry))
+
+    def known(self, kind: WriteKind, registry: Registry) -> Sequence[tuple[T, ResourceType]] | None:
+        """Return the items whose rules match, None if this kind must be searched for."""
+        return self._found.get(kind) if registry is self._registry else None
+
+    def search(self, kind: WriteKind, registry: Registry) -> Steps[Sequence[tuple[T, ResourceType]]]:
+        """Do the same in steps, one for each item. There is none if the kind is known."""
         if not self._items:
             return ()
         if registry is not self._registry or len(self._found) > KINDS_KEPT:
@@ -229,6 +235,13 @@ class Index(Generic[T]):
             self._registry = registry
         found = self._found.get(kind)
         if found is None:
-            matches = ((item, match(kind, registry)) for item, match in self._items)
-            found = self._found[kind] = tuple((item, rt) for item, rt in matches if rt is not None)
+            matching = []
+            for item, match in self._items:
+                rt = match(kind, registry)
+                if rt is not None:
+                    matching.append((item, rt))
+                yield
+            found = tuple(matching)
+            if registry is self._registry:
+                self._found[kind] = found
         return found

@@ -27,7 +27,7 @@ from kubechronicle.actors.admission.chain import (
 from kubechronicle.actors.admission.metrics import NO_ERROR
 from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
 from kubechronicle.actors.admission.policies.validating import error_type, shown_name
-from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
+from kubechronicle.actors.admission.versions import Versions, candidates, labels_of, name_of, write_kind
 from kubechronicle.actors.evaluation import GROWN, judge, judge_copy, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
 from kubechronicle.actors.pending_work import digest
@@ -125,12 +125,10 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
 
     def admit(self, attributes: Attributes, state: State) -> Pending | None:
         index = self._policies.index(state, attributes.rt)
-        if not len(index):
+        found = candidates(index, attributes, state)
+        if not found or attributes.object is None:
             return None
-        candidates = index.candidates(write_kind(attributes), state.registry())
-        if not candidates or attributes.object is None:
-            return None
-        steps = _Dispatch(attributes, state).run([policy for policy, _ in candidates])
+        steps = _Dispatch(attributes, state).run([policy for policy, _ in found])
         return Pending(steps, index, digest(attributes.object))
 
 

@@ -38,9 +38,6 @@ from kubechronicle.api.values.objects import Object, ReadOnlyObject
 from kubechronicle.api.values.steps import Steps
 from kubechronicle.eventlog.entries import Entry
 
-MANY: Final = 64
-"""Policies and bindings that are read at once."""
-
 T = TypeVar("T")
 
 
@@ -71,8 +68,7 @@ class Policies(Generic[T]):
             return self._index
         bindings = state.held[self._resources[1]]
         if policies is not self._seen[0] or bindings is not self._seen[1]:
-            long = len(policies) + len(bindings) > len(self._policies) + len(self._bindings) + MANY
-            in_steps(("policies", self._plugin, id(policies), id(bindings)), self._read(policies, bindings), long=long)
+            in_steps(("policies", self._plugin, id(policies), id(bindings)), self._read(policies, bindings))
         return self._index
 
     def _take(self, manifests: Manifests) -> None:

@@ -26,7 +26,7 @@ from kubechronicle.actors.admission.chain import (
 )
 from kubechronicle.actors.admission.metrics import COMPILE_ERROR, INVALID_ERROR, NO_ERROR, OUT_OF_BUDGET
 from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
-from kubechronicle.actors.admission.versions import Versions, labels_of, name_of, write_kind
+from kubechronicle.actors.admission.versions import Versions, candidates, labels_of, name_of, write_kind
 from kubechronicle.actors.evaluation import judge
 from kubechronicle.actors.external_answers import awaiting
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
@@ -66,12 +66,10 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
 
     def validate(self, attributes: Attributes, state: State) -> Pending | None:
         index = self._policies.index(state, attributes.rt)
-        if not len(index):
+        found = candidates(index, attributes, state)
+        if not found:
             return None
-        candidates = index.candidates(write_kind(attributes), state.registry())
-        if not candidates:
-            return None
-        return Pending(_Dispatch(attributes, state).judge_all([policy for policy, _ in candidates]), index)
+        return Pending(_Dispatch(attributes, state).judge_all([policy for policy, _ in found]), index)
 
 
 def _compiled(policy: ReadOnlyObject) -> Validator:

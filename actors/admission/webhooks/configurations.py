@@ -23,8 +23,6 @@ from kubechronicle.eventlog.entries import Entry
 
 MUTATING: Final = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 VALIDATING: Final = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-MANY: Final = 64
-"""Configurations that are compiled at once."""
 TIMEOUT: Final = 10
 """Seconds, where a stored configuration has none."""
 
@@ -98,14 +96,13 @@ class Configurations:
         if not entries and not self._static_webhooks:
             return None
         if entries is not self._entries:  # a view returns the same tuple until it changes
-            long = len(entries) > len(self._compiled) + MANY
-            in_steps(("webhooks", self._plugin, id(entries)), self._compile_all(entries), long=long)
+            in_steps(("webhooks", self._plugin, id(entries)), self._compile_all(entries))
         return self._index
 
     def _compile_all(self, entries: Sequence[Entry]) -> Steps[None]:
         compiled = {}
         for entry in entries:
-            compiled[entry.key.name] = self._compile(entry)
+            compiled[entry.key.name] = yield from self._compile(entry)
             yield
         self._entries, self._compiled = entries, compiled
         self._index = _index(self._webhooks())
@@ -127,14 +124,17 @@ class Configurations:
         self._static_index = _index(self._static_webhooks)
         self._index = _index(self._webhooks())
 
-    def _compile(self, entry: Entry) -> tuple[Entry, list[Webhook]]:
+    def _compile(self, entry: Entry) -> Steps[tuple[Entry, list[Webhook]]]:
         known = self._compiled.get(entry.key.name)
         if known is not None and known[0] is entry:
             return known
         obj = entry.object()
         version = f"{entry.uid} {obj['metadata'].get('generation', 0)}"
-        specs = obj.get("webhooks") or ()
-        return entry, [Webhook(spec, entry.key.name, place, version) for place, spec in enumerate(specs)]
+        found = []
+        for place, spec in enumerate(obj.get("webhooks") or ()):
+            found.append(Webhook(spec, entry.key.name, place, version))
+            yield
+        return entry, found
 
     def _webhooks(self) -> Iterator[Webhook]:
         yield from self._static_webhooks

@@ -20,8 +20,8 @@ from kubechronicle.actors.admission.versions import (
     namespace_of,
     requested_kind,
     user_of,
-    write_kind,
 )
+from kubechronicle.actors.admission.versions import candidates as candidates_of
 from kubechronicle.actors.admission.webhooks.configurations import Configurations, Placed, Webhook
 from kubechronicle.actors.admission.webhooks.questions import NO_ANSWERS, Question
 from kubechronicle.actors.evaluation import judge
@@ -40,9 +40,7 @@ def candidates(
 ) -> Sequence[tuple[Placed, ResourceType]]:
     """Return the webhooks whose rules match a write, each with the type in whose version."""
     index = configurations.index(state, attributes.rt)
-    if index is None:
-        return ()
-    return index.candidates(write_kind(attributes), state.registry())
+    return () if index is None else candidates_of(index, attributes, state)
 
 
 class Dispatch:

@@ -83,6 +83,27 @@ async def with_webhooks(server: InProcess, count: int) -> None:
         await server.post(f"{POLICIES}/validatingwebhookconfigurations", made)
 
 
+async def test_many_rules_of_webhooks() -> None:
+    async with open_server() as server:
+        for number in range(20):
+            rules = [
+                {"apiGroups": [f"g{each}.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["maps"]}
+                for each in range(4_000)
+            ]
+            webhook = {
+                "name": "w.a.io",
+                "clientConfig": {"url": "https://127.0.0.1:1/"},
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "rules": rules,
+            }
+            made = {"metadata": {"name": f"w{number}"}, "webhooks": [webhook]}
+            await server.post(f"{POLICIES}/validatingwebhookconfigurations", made)
+        with passes_below(LONGEST):
+            await server.post(MAPS, configmap("a"))  # it reads all configurations
+            await server.post(PODS, pod("a"))  # it looks at all rules
+
+
 async def test_many_quotas() -> None:
     async with open_server() as server:
         await with_quotas(server, 400)
