@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubechronicle.actors.writing.together import Result
+from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.pipeline.pipeline import Outcome
 from kubechronicle.api.values.objects import Object
 
@@ -23,13 +24,20 @@ def status_of(results: Sequence[Result], *, dry_run: bool) -> Object:
 
 
 def _result(result: Result) -> Object:
-    written, rt = result.written, result.target.rt
-    assert written.prepared is not None
-    obj = written.entry.object() if written.entry is not None else written.object or written.prepared.object
-    metadata = obj["metadata"]
-    named = {name: metadata.get(name) for name in ("namespace", "name", "uid", "resourceVersion")}
+    rt = result.target.rt
     found: Object = {"outcome": _outcome(result), "apiVersion": rt.api_version, "kind": rt.kind}
-    return found | {name: value for name, value in named.items() if value}
+    return found | {name: value for name, value in _identity(result.written).items() if value}
+
+
+def _identity(written: Written) -> Object:
+    """Return what identifies the object. That of an entry need not be decoded: it may be large."""
+    entry = written.entry
+    if entry is not None:
+        _, namespace, name = entry.key
+        return {"namespace": namespace, "name": name, "uid": entry.uid, "resourceVersion": str(entry.revision)}
+    assert written.prepared is not None
+    metadata = (written.object or written.prepared.object)["metadata"]
+    return {name: metadata.get(name) for name in ("namespace", "name", "uid", "resourceVersion")}
 
 
 def _outcome(result: Result) -> str:

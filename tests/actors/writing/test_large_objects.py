@@ -42,6 +42,13 @@ async def token(server: InProcess) -> Answer:
     return await server.ask("POST", f"{NAMESPACE}/serviceaccounts/default/token", asked)
 
 
+async def transaction(server: InProcess) -> Answer:
+    patch = {"metadata": {"labels": {"y": "1"}}}
+    named = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p"}
+    changes = [{"verb": "patch", "patchType": "merge", "patch": patch, **named}]
+    return await server.ask("POST", "/apis/history.kubechronicle.dev/v1/transactions", {"spec": {"changes": changes}})
+
+
 async def evict(server: InProcess) -> Answer:
     return await server.ask("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})
 
@@ -54,6 +61,7 @@ async def test_no_request_for_a_large_pod_holds_the_event_loop() -> None:
         ("create again", 409, lambda server: server.ask("POST", PODS, body)),
         ("label", 200, lambda server: label(server, "p", "1")),
         ("unchanged", 200, lambda server: label(server, "p", "1")),
+        ("transaction", 201, transaction),
         ("status", 200, lambda server: patch(server, "p/status", {"status": {"phase": "Running"}})),
         ("resize", 200, lambda server: patch(server, "p/resize", resize("2m"), "strategic-merge-patch")),
         ("log", 500, lambda server: server.ask("GET", f"{PODS}/p/log?container=c14999")),
