@@ -3,7 +3,8 @@
     async with open_postgres_log("postgresql://…", instance="a1b2") as log:
 
 One connection is for appends, one at a time, and for the listener; a small pool is for reads. No asyncpg here
-(postgres/connection.py), no SQL (postgres/sql.py). The reads are in postgres/log_reads.py.
+(postgres/connection.py), no SQL (postgres/sql.py). The reads are in postgres/log_reads.py, the maintenance is in
+retention/maintained_log.py.
 
 Invariants: a result is complete or an error, never a shortened list. A lost connection is OutcomeUnknown if a batch was
 sent and LogUnavailable otherwise, and never a rejection.
@@ -12,11 +13,9 @@ sent and LogUnavailable otherwise, and never a rejection.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime
 from functools import partial
-from pathlib import Path
 from uuid import UUID, uuid4
 
 import trio
@@ -33,7 +32,6 @@ from kubechronicle.eventlog.errors import (
     unavailable_as,
     unwrapped,
 )
-from kubechronicle.eventlog.integrity import verify
 from kubechronicle.eventlog.log import Claim
 from kubechronicle.eventlog.postgres import clock_sql, connection, rows, sql
 from kubechronicle.eventlog.postgres.branch_rows import BranchRows
@@ -54,9 +52,9 @@ from kubechronicle.eventlog.postgres.session import (
 from kubechronicle.eventlog.postgres.setup.poolers import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.standby_reads import LOG_ID, Standby, StandbyReads
 from kubechronicle.eventlog.postgres.trials import Trials, find_blocker, is_wait
-from kubechronicle.eventlog.records import Batch, BatchResult, Head
+from kubechronicle.eventlog.records import Batch, BatchResult
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
-from kubechronicle.eventlog.retention import retention
+from kubechronicle.eventlog.retention.maintained_log import MaintainedLog
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ BRANCH_SESSIONS = 2  # opened with the first branch: those who try changes do no
 APPEND_GRACE = 5.0  # seconds a cancelled append still waits for its answer
 
 
-class PostgresLog(StandbyReads):
+class PostgresLog(StandbyReads, MaintainedLog):
     """A RevisionLog in Postgres. Made by ``open_postgres_log``."""
 
     def __init__(
@@ -301,39 +299,6 @@ class PostgresLog(StandbyReads):
 
     async def wait_notified(self) -> None:
         await self._listener.wait_notified()
-
-    # Maintenance
-
-    async def compact(self, revision: int, *, archive: Path | None = None) -> Head:
-        """Compact the history of all resources up to the revision. FutureRevision; Compacted: it already is."""
-        async with self._maintenance() as session:
-            return await retention.compact(session, revision, archive=archive)
-
-    async def retain(
-        self,
-        policies: Sequence[retention.RetentionPolicy] = retention.DEFAULT_POLICIES,
-        *,
-        now: datetime | None = None,
-        archive: Path | None = None,
-    ) -> retention.Retained:
-        """Apply the retention policies once: compact by age and count, archive and drop partitions, make the next ones,
-        prune batches."""
-        async with self._maintenance() as session:
-            return await retention.retain(session, policies, now=now, archive=archive)
-
-    async def verify(self) -> verify.Verdict:
-        """Recompute the whole hash chain, which reads all history."""
-        async with self._maintenance() as session:
-            return await verify.verify(session)
-
-    @asynccontextmanager
-    async def _maintenance(self) -> AsyncIterator[Session]:
-        """Open a connection for one maintenance task, which may take long and hold session-level locks."""
-        session = await self._connect_unbounded()
-        try:
-            yield session
-        finally:
-            await session.close()
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.actors.admission.chain import (
     CREATE,
@@ -21,11 +21,14 @@ from kubechronicle.actors.admission.chain import (
     forbidden,
     name_problem,
 )
+from kubechronicle.actors.evaluation import judge_large, note_growth
+from kubechronicle.actors.large_work import LARGE
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.values.numbers import TRUE_WORDS
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
 
 SERVICE_ACCOUNTS: Final = "serviceaccounts"
 DEFAULT_NAME: Final = "default"
@@ -53,8 +56,9 @@ class ServiceAccount(AdmissionPlugin):
             account = _account(attributes, spec, state)
             if _automounts(account, spec):
                 _mount_token(spec, attributes.seed)
-            if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-                spec["imagePullSecrets"] = [{"name": one.get("name", "")} for one in account["imagePullSecrets"]]
+            if not spec.get("imagePullSecrets") and account.pulls:
+                spec["imagePullSecrets"] = [{"name": name} for name in account.pulls]
+                note_growth(sum(map(len, account.pulls)))
         self.validate(attributes, state)
 
     def validate(self, attributes: Attributes, state: State) -> None:
@@ -71,7 +75,7 @@ class ServiceAccount(AdmissionPlugin):
             name = pod["metadata"].get("name", "")
             raise forbidden(attributes, f"no service account specified for pod {attributes.namespace}/{name}")
         account = _account(attributes, spec, state)
-        if not _enforces(account):
+        if not account.enforces:
             return
         if attributes.subresource:
             _limit_environment(attributes, account, spec, {"ephemeralContainers": "ephemeral container"})
@@ -83,21 +87,48 @@ def _is_mirror(pod: Object) -> bool:
     return MIRROR_POD in (pod["metadata"].get("annotations") or {})
 
 
-def _account(attributes: Attributes, spec: Object, state: State) -> Object:
+class _Account(NamedTuple):
+    """The part of a service account on which its pods depend.
+
+    ``enforces``: pods may have no other secrets than its own: ``secrets``. ``pulls``: the names of its pull secrets.
+    """
+
+    name: str
+    automounts: bool | None
+    enforces: bool
+    secrets: frozenset[str]
+    pulls: tuple[str, ...]
+
+
+def _account(attributes: Attributes, spec: Object, state: State) -> _Account:
     name = spec["serviceAccountName"]
     entry = state.peek(SERVICE_ACCOUNTS, attributes.namespace, name)
     if entry is not None:
-        return entry.object()
+        if len(entry.json) > LARGE:
+            return judge_large((SERVICE_ACCOUNTS, name), entry.revision, _read, entry)
+        return _read(entry)
     why = name_problem(name) or f"serviceaccount {go_quote(name)} not found"
     error = forbidden(attributes, f"error looking up service account {attributes.namespace}/{name}: {why}")
     # A controller creates a namespace's default account soon after the namespace.
     raise NotYet.because(error) if name == DEFAULT_NAME else error
 
 
-def _automounts(account: Object, spec: Object) -> bool:
+def _read(entry: Entry) -> _Account:
+    account = entry.object()
+    meta = account["metadata"]
+    return _Account(
+        name=meta["name"],
+        automounts=account.get("automountServiceAccountToken"),
+        enforces=(meta.get("annotations") or {}).get(ENFORCE_SECRETS, "") in TRUE_WORDS,
+        secrets=frozenset(one.get("name", "") for one in account.get("secrets") or ()),
+        pulls=tuple(one.get("name", "") for one in account.get("imagePullSecrets") or ()),
+    )
+
+
+def _automounts(account: _Account, spec: Object) -> bool:
     automount = spec.get("automountServiceAccountToken")
     if automount is None:
-        automount = account.get("automountServiceAccountToken")
+        automount = account.automounts
     return automount is None or bool(automount)
 
 
@@ -179,39 +210,34 @@ def _secret_names(spec: Object) -> Iterator[str]:
 # -- accounts that allow their own secrets only -----------------------------------------------------------------------
 
 
-def _enforces(account: Object) -> bool:
-    return (account["metadata"].get("annotations") or {}).get(ENFORCE_SECRETS, "") in TRUE_WORDS
-
-
-def _limit_secrets(attributes: Attributes, account: Object, spec: Object) -> None:
+def _limit_secrets(attributes: Attributes, account: _Account, spec: Object) -> None:
     """Check volumes, environments and pull secrets. As in kube-apiserver, secrets inside projected volumes and the
     secrets of storage drivers are not checked.
     """
-    name = account["metadata"]["name"]
-    allowed = _names(account, "secrets")
+    name, allowed = account.name, account.secrets
     for volume in spec.get("volumes") or []:
         source = volume.get("secret")
         if source is not None and (secret := source.get("secretName", "")) not in allowed:
             raise _not_allowed(attributes, f'volume with secret.secretName="{secret}"', name, "secret")
     kinds = {"initContainers": "init container", "containers": "container"}
     _limit_environment(attributes, account, spec, kinds)
-    pulls = _names(account, "imagePullSecrets")
+    pulls = frozenset(account.pulls)
     for index, one in enumerate(spec.get("imagePullSecrets") or []):
         if (secret := one.get("name", "")) not in pulls:
             found = f'imagePullSecrets[{index}].name="{secret}"'
             raise _not_allowed(attributes, found, name, "imagePullSecret")
 
 
-def _limit_environment(attributes: Attributes, account: Object, spec: Object, kinds: Mapping[str, str]) -> None:
+def _limit_environment(attributes: Attributes, account: _Account, spec: Object, kinds: Mapping[str, str]) -> None:
     """Check every secret that a container reads into its environment, as one variable (env) or whole (envFrom)."""
-    allowed = _names(account, "secrets")
+    allowed = account.secrets
     for field, kind in kinds.items():
         for container in spec.get(field) or []:
             for place, reference in _environment_secrets(container):
                 if (secret := reference.get("name", "")) not in allowed:
                     reader = f"{kind} {container.get('name', '')} with {place}"
                     found = f'{reader} referencing secret.secretName="{secret}"'
-                    raise _not_allowed(attributes, found, account["metadata"]["name"], "secret")
+                    raise _not_allowed(attributes, found, account.name, "secret")
 
 
 def _environment_secrets(container: Object) -> Iterator[tuple[str, Object]]:
@@ -223,10 +249,6 @@ def _environment_secrets(container: Object) -> Iterator[tuple[str, Object]]:
     for source in container.get("envFrom") or []:
         if source.get("secretRef") is not None:
             yield "envFrom", source["secretRef"]
-
-
-def _names(account: Object, field: str) -> frozenset[str]:
-    return frozenset(one.get("name", "") for one in account.get(field) or [])
 
 
 def _not_allowed(attributes: Attributes, found: str, account: str, reference: str) -> StatusError:

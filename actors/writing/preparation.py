@@ -26,10 +26,11 @@ from kubechronicle.actors.admission.chain import (
 )
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, take_work
+from kubechronicle.actors.external_answers import NeedsExternalAnswer
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
+from kubechronicle.actors.writing.work import Work, unfinished
 from kubechronicle.api.builtin.strategies import KindRules, strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata, stored_sets
@@ -94,7 +95,7 @@ class Preparation:
         self, target: Target, make: MakeObject, context: WriteContext, may_create: MayCreate, turn: Turn, size: int
     ) -> Proposal:
         """Prepare the creation of the object that ``make`` returns. ``size``: its bytes as sent."""
-        work = _unfinished(target, None)
+        work = unfinished(target, None)
         if work is None:
             work = await self._begin_creation(target, make, context, turn, size)
         with self._admission.measured(work.attributes):
@@ -111,15 +112,15 @@ class Preparation:
                         await self._pass_on_newest_state(self._admission.validate, work.admitted)
                     break
                 except NeedsExternalAnswer as missing:
-                    await self._resolve_here(missing, target, work, turn)
-                    self._go_on(missing, target, work, turn)
+                    await work.resolve_here(missing, target, turn)
+                    work.go_on(missing, target, turn, self._reads)
             if work.prepared.rejection is not None:
                 raise work.prepared.rejection
             return Proposal(work.prepared, work.attributes.companions, bool(context.name_suffix) and not work.name)
 
     async def _begin_creation(
         self, target: Target, make: MakeObject, context: WriteContext, turn: Turn, size: int
-    ) -> _Work:
+    ) -> Work:
         if turn.is_small(size):
             accepted = _accept_create(target.rt, make, context)
         else:
@@ -130,9 +131,9 @@ class Preparation:
         progress = self._admission.progress_of(target.rt, CREATE, turn.answers)
         attributes = attributes_of(target, CREATE, accepted, None, name=name, seed=context.uid, progress=progress)
         managed = accepted["metadata"].get("managedFields")
-        return _Work(attributes=attributes, accepted=accepted, name=name, managed=managed)
+        return Work(attributes=attributes, accepted=accepted, name=name, managed=managed)
 
-    async def _finish_creation(self, work: _Work, target: Target, context: WriteContext, turn: Turn, size: int) -> None:
+    async def _finish_creation(self, work: Work, target: Target, context: WriteContext, turn: Turn, size: int) -> None:
         accepted, attributes = work.accepted, work.attributes
         if not self._passes(self._admission.admit, attributes):
             await self._pass_on_newest_state(self._admission.admit, attributes)
@@ -158,7 +159,7 @@ class Preparation:
         self, target: Target, old: Entry, make: MakeUpdate, context: WriteContext, turn: Turn, size: int = 0
     ) -> Proposal:
         """Prepare the update of ``old`` to the object that ``make`` returns. ``size``: the bytes of the body."""
-        work = _unfinished(target, old)
+        work = unfinished(target, old)
         size = max(size, len(old.json))
         if work is None:
             stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
@@ -166,7 +167,7 @@ class Preparation:
             seed = f"{old.uid} {old.revision}"
             attributes = attributes_of(target, UPDATE, accepted, old, former=stored, seed=seed, progress=progress)
             managed = accepted["metadata"].get("managedFields")
-            work = _Work(attributes=attributes, accepted=accepted, stored=stored, managed=managed)
+            work = Work(attributes=attributes, accepted=accepted, stored=stored, managed=managed)
         with self._admission.measured(work.attributes):
             while True:
                 try:
@@ -177,12 +178,12 @@ class Preparation:
                     self._admission.validate(work.admitted)
                     break
                 except NeedsExternalAnswer as missing:
-                    await self._resolve_here(missing, target, work, turn)
-                    self._go_on(missing, target, work, turn)
+                    await work.resolve_here(missing, target, turn)
+                    work.go_on(missing, target, turn, self._reads)
             return Proposal(work.prepared, work.attributes.companions)
 
     async def _finish_update(
-        self, work: _Work, target: Target, old: Entry, context: WriteContext, turn: Turn, size: int
+        self, work: Work, target: Target, old: Entry, context: WriteContext, turn: Turn, size: int
     ) -> None:
         attributes, rt = work.attributes, target.rt
         self._admission.admit(attributes)
@@ -235,10 +236,10 @@ class Preparation:
 
     def _admit_deletion(self, target: Target, shown: Target, old: Entry, *, collection: bool) -> None:
         """Pass a deletion through admission. ``shown``: the target with the options that admission sees."""
-        work = _unfinished(target, old)
+        work = unfinished(target, old)
         if work is None:
             progress = self._admission.progress_of(target.rt, DELETE)
-            work = _Work(attributes=attributes_of(shown, DELETE, None, old, collection=collection, progress=progress))
+            work = Work(attributes=attributes_of(shown, DELETE, None, old, collection=collection, progress=progress))
         with self._admission.measured(work.attributes):
             try:
                 if work.admitted is None:
@@ -246,36 +247,8 @@ class Preparation:
                     work.admitted = work.attributes
                 self._admission.validate(work.attributes)
             except NeedsExternalAnswer as missing:
-                _keep(missing, target, work)
+                work.keep_in(missing, target)
                 raise
-
-    def _resolve_here(self, missing: NeedsExternalAnswer, target: Target, work: _Work, turn: Turn) -> Awaitable[None]:
-        """Request an answer where the write is, if it can go on from there. Await the result at once, and ``_go_on``.
-
-        Raises ``missing`` otherwise.
-        """
-        progress = work.attributes.progress
-        if progress is not None and progress.held is not None and turn.may_wait:
-            answer = missing.resolve_here(turn.waits_until)
-            if answer is not None:
-                return answer
-            missing.known = progress.answers
-        _keep(missing, target, work)
-        raise missing
-
-    def _go_on(self, missing: NeedsExternalAnswer, target: Target, work: _Work, turn: Turn) -> None:
-        """Keep the answer that the write has waited for. Raises ``missing`` if the write must begin again.
-
-        StatusError 504: the deadline has passed.
-        """
-        progress, old = work.attributes.progress, work.attributes.old
-        assert progress is not None
-        missing.keep_answers(progress.answers, turn.waits_until)
-        same = old is None or self._reads.peek(target.rt.resource, target.namespace, target.name) is old
-        if not (same and progress.is_current()):
-            missing.known = progress.answers
-            _keep(missing, target, work)
-            raise missing
 
     async def admit(
         self, target: Target, sent: Any, turn: Turn, *, operation: str = CREATE, complete: Complete | None = None
@@ -327,45 +300,6 @@ class Preparation:
             attributes.progress.repeats = True
         await self._reads.wait_consistent()
         await retry_while_not_yet(check, attributes)
-
-
-class _Work(msgspec.Struct, kw_only=True):
-    """A write on its way through admission and rules.
-
-    ``attributes``: for mutating admission. ``accepted``: their object. ``name``: of the object before admission.
-    ``stored``: the object to update. ``managed``: the managed fields of ``accepted`` before admission.
-    ``prepared``: the result of the rules. ``admitted``: for validating admission, once that begins.
-    """
-
-    attributes: Attributes
-    accepted: dict[str, Any] = msgspec.field(default_factory=dict)
-    name: str = ""
-    stored: dict[str, Any] = msgspec.field(default_factory=dict)
-    managed: Any = None
-    prepared: Prepared | None = None
-    admitted: Attributes | None = None
-
-    def admit(self, prepared: Prepared) -> None:
-        """Begin validating admission."""
-        self.prepared = prepared
-        self.admitted = self.attributes.with_object(prepared.object, prepared.requested)
-
-
-def _keep(missing: NeedsExternalAnswer, target: Target, work: _Work) -> None:
-    """Keep the work of an attempt that stops, if admission may go on from there."""
-    progress = work.attributes.progress
-    if progress is not None and progress.held is not None:
-        missing.keep_work(target, work)
-
-
-def _unfinished(target: Target, old: Entry | None) -> _Work | None:
-    """Return the work of the attempt before, if everything that it has read is still so. ``old``: the object now."""
-    work = take_work(target)
-    if not isinstance(work, _Work):
-        return None
-    attributes = work.attributes
-    assert attributes.progress is not None
-    return work if attributes.old is old and attributes.progress.is_current() else None
 
 
 def _accept_create(rt: ResourceType, make: MakeObject, context: WriteContext) -> dict[str, Any]:

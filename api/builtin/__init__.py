@@ -1,14 +1,9 @@
-"""The built-in kinds as data tables and small functions: one folder per API group.
+"""The built-in kinds as data tables and small functions: one file per kind, in a folder per API group.
 
-A kind with many rules has a folder of its own within its group, as in Kubernetes' ``pkg/registry``. Each folder has:
+A kind's file reads from top to bottom: defaults, preparation, validation, warnings, table columns and conversions, as
+far as the facts about types do not say them. At its end is the record of the kind (common/kind.py). kinds.py finds the
+files by the registry. A kind with more than 400 lines has a folder of a few files: KIND/KIND.py has the record.
 
-    strategy.py     rows of the strategy table, and the hooks that change an object before it is stored
-    validation*.py  functions from an object or a change to its validation causes
-    defaults.py     values of fields that a request leaves out
-    warnings*.py    warnings about fields that are accepted but have no effect or a surprising one
-    columns.py      table columns of lists
-    conversions*.py converters between the versions of a kind
-
-The modules beside the folders merge these tables. Imports run downward: from the gatherers to the groups, and from the
-groups to common/. Other groups import core for pod templates, volumes and addresses. core imports no other group.
+Imports run downward: from kinds.py to the groups, and from the groups to common/. Other groups import core for pod
+templates, volumes and addresses. core imports no other group.
 """

@@ -10,7 +10,7 @@ same name in it. A few small kinds of one idea share a file, which SHARED names;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -47,26 +47,18 @@ _SHARED: Final = {
     f"{place.partition('.')[0]}.{kind.lower()}": place for place, kinds in SHARED.items() for kind in kinds
 }
 
-_APART: Final = ("apiextensions",)
-"""Folders of groups that have tables of their own."""
 
-
-def places() -> Iterator[str]:
-    """Yield the module of each registered kind below ``builtin``, such as "apps.deployment", each once."""
-    seen = set()
-    for table in (GROUPS, OWN_GROUPS):
-        for group, versions in table.items():
-            folder = group.partition(".")[0] or "core"
-            if folder in _APART:
-                continue
-            for rows in versions.values():
-                for row in rows:
-                    if STORED_AS.get((group, row.plural), (group,))[0] == group:
-                        name = f"{folder}.{row.kind.lower()}"
-                        place = _SHARED.get(name, name)
-                        if place not in seen:
-                            seen.add(place)
-                            yield place
+def places() -> list[str]:
+    """Return the module of each registered kind below ``builtin``, such as "apps.deployment", each once."""
+    names = (
+        f"{group.partition('.')[0] or 'core'}.{row.kind.lower()}"
+        for table in (GROUPS, OWN_GROUPS)
+        for group, versions in table.items()
+        for rows in versions.values()
+        for row in rows
+        if STORED_AS.get((group, row.plural), (group,))[0] == group
+    )
+    return list(dict.fromkeys(_SHARED.get(name, name) for name in names))
 
 
 def _kinds(place: str) -> tuple[BuiltinKind, ...]:
@@ -81,25 +73,32 @@ def _kinds(place: str) -> tuple[BuiltinKind, ...]:
 KINDS: Final = tuple(kind for place in places() for kind in _kinds(place))
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {kind.resource: kind.strategy for kind in KINDS if kind.strategy}
-"""Storage resource -> strategy. Kinds without one have a status subresource and no rules of their own."""
+"""Storage resource -> strategy; builtin/strategies.py has the one of kinds without a row."""
 
 PRINTERS: Final[Mapping[str, Printer]] = {kind.resource: kind.printer for kind in KINDS if kind.printer}
-"""Storage resource -> printer. Kinds without one are shown by name and creation time, as in Kubernetes."""
+"""Storage resource -> printer. Other kinds are shown by name and creation time, as in Kubernetes: LimitRange, Role,
+ClusterRole, CustomResourceDefinition and CSIStorageCapacity."""
 
 DEFAULT_VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
     name: values for kind in KINDS for name, values in kind.default_values.items()
 }
+"""Definition -> field -> constant default."""
+
 DEFAULT_FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
     name: function for kind in KINDS for name, function in kind.default_functions.items()
 }
+"""Definition -> function that sets the fields which depend on other fields."""
+
 RESOURCE_LISTS: Final[Mapping[str, Sequence[str]]] = {
     name: fields for kind in KINDS for name, fields in kind.resource_lists.items()
 }
-"""By definition: the same three tables of all kinds."""
+"""Definition -> fields with amounts that are rounded up to a thousandth."""
 
 CONVERTERS: Final[Mapping[tuple[str, str, str], Converter]] = {
     way: converter for kind in KINDS for way, converter in kind.converters.items()
 }
+"""(kind, from version, to version) -> converter."""
+
 FILL_EMPTY: Final[Mapping[str, Callable[[Object], None]]] = {
     kind.resource: kind.fill_empty for kind in KINDS if kind.fill_empty
 }

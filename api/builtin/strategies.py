@@ -1,30 +1,19 @@
-"""Strategies of all built-in kinds, one row per storage resource, merged from the groups.
-
-The order of the groups does not matter: each storage resource has one strategy. A row holds flags and references to
-hooks in the same module and to checks in validation*.py. Kinds without a row have a status subresource and no rules of
-their own.
-"""
+"""The rules of all built-in kinds under feature gates, and the strategy of kinds without one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from kubechronicle.api.builtin import gated_fields, kinds
-from kubechronicle.api.builtin.apiextensions import strategy as apiextensions
+from kubechronicle.api.builtin import gated_fields
 from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
+from kubechronicle.api.builtin.kinds import STRATEGIES
+from kubechronicle.api.declarative.enforcement import DeclaredRules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.strategy.gated_fields import DisabledFields
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object
-
-STRATEGIES: Final[Mapping[str, Strategy]] = {
-    **kinds.STRATEGIES,
-    **apiextensions.STRATEGIES,
-}
-"""Storage resource -> strategy."""
 
 _PLAIN: Final = Strategy(subresources=STATUS)
 
@@ -38,9 +27,9 @@ def strategy_of(resource: str) -> Strategy:
 
 
 class KindRules:
-    """The rules of all kinds under feature gates: strategies, and the fields that the gates switch off. Immutable."""
+    """The rules of all kinds under feature gates: strategies, fields that the gates switch off, and tags. Immutable."""
 
-    __slots__ = ("_disabled", "_strategies", "gates")
+    __slots__ = ("_disabled", "_strategies", "declared", "gates")
 
     def __init__(self, gates: FeatureGates) -> None:
         self.gates = gates
@@ -49,6 +38,7 @@ class KindRules:
             resource: follow_options(strategy.under(gates), options) for resource, strategy in STRATEGIES.items()
         }
         self._disabled = DisabledFields(gates, gated_fields.TABLE)
+        self.declared = DeclaredRules(gates)
 
     def of(self, resource: str) -> Strategy:
         """Return the strategy of a storage resource."""

@@ -14,7 +14,7 @@ from kubechronicle.api.cel.checking import validators
 from kubechronicle.api.cel.checking.checker import Scope, check
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CompileError, InstantiationError
-from kubechronicle.api.cel.evaluation.calls import ConstantError
+from kubechronicle.api.cel.evaluation.code import ConstantError
 from kubechronicle.api.cel.evaluation.planner import Planner
 from kubechronicle.api.cel.evaluation.program import Program
 from kubechronicle.api.cel.library.base_libraries import BASE_LIBRARIES

@@ -14,6 +14,7 @@ and costs nothing.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -210,7 +211,11 @@ class Compiler:
             return None
         assert part.field is not None
         name, zero, _ = go_values.member(self._release, part.field)
-        return _of_field(name, zero, go_values.same(self._release, part.type), rule)
+        # A struct without functions of its own has no rule that an equal value breaks: its fields compare theirs.
+        only_below = not part.functions and go_values.struct_of(self._release, part.type) is not None
+        same = operator.eq if only_below else go_values.same(self._release, part.type)
+        is_set = next((each.optional for each in part.functions if each.optional is not None), None)
+        return _of_field(name, zero, same, is_set, rule)
 
 
 class _Late:
@@ -233,13 +238,18 @@ def _of_struct(fields: Sequence[Rule]) -> Rule:
     return rule
 
 
-def _of_field(name: str, zero: Any, same: rules.Same, inner: Rule) -> Rule:
-    """Return the rule of a struct for one of its fields. ``name`` is empty for an inlined struct."""
+def _of_field(name: str, zero: Any, same: rules.Same, is_set: rules.IsSet | None, inner: Rule) -> Rule:
+    """Return the rule of a struct for one of its fields.
+
+    ``name``: empty for an inlined struct. ``is_set``: of an optional field.
+    """
 
     def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         mine = value.get(name) if name else value
         if mine is None:
             mine = zero
+        if is_set is not None and not op.update and not is_set(mine):
+            return ()
         before = None
         if old is not None:
             before = old.get(name) if name else old

@@ -69,7 +69,7 @@ def _level(level: str) -> Executor:
 def _if_option(wanted: bool) -> Executor:
     def execute(tag: Tag, place: Place) -> Found:
         return _inner(tag, place).wrapped(
-            lambda function: replace(function, rule=rules.if_option(tag.argument, wanted, function.rule))
+            lambda function: function.around(rules.if_option(tag.argument, wanted, function.rule))
         )
 
     return execute
@@ -82,7 +82,7 @@ def _each_value(tag: Tag, place: Place) -> Found:
 
     def wrapped() -> Found:
         return Found(functions=made.resolved()).wrapped(
-            lambda function: replace(function, rule=each(place.release, place.native, place.facts, function.rule))
+            lambda function: function.around(each(place.release, place.native, place.facts, function.rule))
         )
 
     return Found(deferred=[wrapped], opaque_items=made.opaque)
@@ -109,7 +109,7 @@ def identity(release: Release, kind: GoType, facts: ListFacts) -> Identity | Non
 
 def _each_key(tag: Tag, place: Place) -> Found:
     made = _inner(tag, Place(place.release, GoType("", "string"), Shared(), place.enforced, level=place.level))
-    result = made.wrapped(lambda function: replace(function, rule=rules.each_key(function.rule)))
+    result = made.wrapped(lambda function: function.around(rules.each_key(function.rule)))
     return replace(result, opaque=False, opaque_keys=made.opaque)
 
 
@@ -131,7 +131,7 @@ def _item(tag: Tag, place: Place) -> Found:
     made = _inner(tag, inner)
     same = go_values.same(place.release, of)
     own = Found(made.functions, made.deferred).wrapped(
-        lambda function: replace(function, rule=rules.one_item(function.rule, matches, same), cohort=label)
+        lambda function: function.around(rules.one_item(function.rule, matches, same), label)
     )
     # The rules of the whole list come with those of its items.
     return Found(deferred=[lambda: own, *made.of_parent])
@@ -161,7 +161,7 @@ def _subfield(tag: Tag, place: Place) -> Found:
             functions += [replace(function, silent=True) for function in stops if function.stops]
         all_of_it = Found(functions, list(made.deferred))
         return all_of_it.wrapped(
-            lambda function: replace(function, rule=rules.subfield(function.rule, name, absent, same), cohort=name)
+            lambda function: function.around(rules.subfield(function.rule, name, absent, same), name)
         )
 
     return Found(deferred=[wrapped])
@@ -326,7 +326,8 @@ def _optional(tag: Tag, place: Place) -> Found:
     assert place.of_field is not None, "optional is a tag of fields"
     default, absent = place.of_field.default, go_values.zero(place.release, place.type)
     if default is None:
-        return Found([Function(rules.optional(place.is_set), stops=True, silent=True)])
+        is_set = place.is_set
+        return Found([Function(rules.optional(is_set), stops=True, silent=True, optional=is_set)])
     if default == absent:
         return Found()
     return _required(tag, place)

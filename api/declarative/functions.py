@@ -3,9 +3,8 @@
 Functions that stop others (required, optional, immutable) come first, and all of them are called. If one finds
 something, no other is called. What an optional one finds, an absent value, is no cause.
 
-A function has a level. STANDARD ones are enforced. BETA ones are while the gate DeclarativeValidationBeta is on.
-ALPHA ones are not: kube-apiserver only compares them with what it checks by hand. What is not enforced still stops
-others.
+A function has a level. STANDARD and BETA ones are enforced. ALPHA ones are not: kube-apiserver only compares them with
+what it checks by hand. What is not enforced still stops others.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kubechronicle.api.declarative.rules import Operation, Rule
+from kubechronicle.api.declarative.rules import IsSet, Operation, Rule
 from kubechronicle.api.errors.field_errors import Cause
 
 ALPHA: Final = "alpha"
 BETA: Final = "beta"
 STANDARD: Final = ""
 ENFORCED: Final = frozenset((STANDARD, BETA))
-"""The levels that are enforced unless the gate DeclarativeValidationBeta is off."""
+"""The levels whose functions find causes."""
 EVERY_LEVEL: Final = frozenset((STANDARD, BETA, ALPHA))
 
 
@@ -30,7 +29,8 @@ class Function:
     """A rule and how it is called.
 
     ``stops``: if it finds something, the other functions of the value are not called. ``silent``: what it finds is no
-    cause. ``cohort``: functions of one cohort stop only each other; those of the cohort "" stop all.
+    cause. ``cohort``: functions of one cohort stop only each other; those of the cohort "" stop all. ``optional``:
+    tells whether a value is set; if it is not, a creation has nothing to check.
     """
 
     rule: Rule
@@ -38,6 +38,11 @@ class Function:
     silent: bool = False
     level: str = STANDARD
     cohort: str = ""
+    optional: IsSet | None = None
+
+    def around(self, rule: Rule, cohort: str = "") -> Function:
+        """Return the function with a rule that applies this one's elsewhere, or not always."""
+        return replace(self, rule=rule, cohort=cohort, optional=None)
 
 
 Wrap = Callable[[Function], Function]

@@ -11,9 +11,8 @@ none that belongs to the value: in a creation, or for a new item of a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from kubechronicle.api.errors.field_errors import (
@@ -30,15 +29,13 @@ from kubechronicle.api.errors.field_errors import (
     too_many,
 )
 
-_NO_OPTIONS: Final[Mapping[str, bool]] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The write that is validated. ``options``: by name, whether they are on; most are feature gates."""
+    """The write that is validated. ``option``: tells whether one is on, None if nobody knows it; most are gates."""
 
     update: bool
-    options: Mapping[str, bool] = field(default_factory=lambda: _NO_OPTIONS)
+    option: Callable[[str], bool | None] = lambda name: None
 
 
 Rule: TypeAlias = Callable[[Operation, str, Any, Any], Sequence[Cause]]
@@ -168,7 +165,7 @@ def if_option(name: str, wanted: bool, inner: Rule) -> Rule:
     """The rule applies if the option is on, or off. InternalError for an option that the server does not know."""
 
     def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
-        on = op.options.get(name)
+        on = op.option(name)
         if on is None:
             return (internal(path, f"undefined validation option {go_quote(name)}"),)
         return inner(op, path, value, old) if on is wanted else ()

@@ -1,7 +1,8 @@
 """Conversion between the versions of a resource: a registry of pure functions.
 
-builtin/conversions.py has the rules, from and to the stored version; other conversions go through that version. An
-object already in the wanted version is returned as it is; otherwise the result shares no mutable parts with it.
+The kinds' files (builtin/kinds.py) have the rules, from and to the stored version; other conversions go through that
+version. An object already in the wanted version is returned as it is; otherwise the result shares no mutable parts with
+it.
 
 Invariant: a round trip returns the same object; annotations keep the fields that a version lacks.
 """
@@ -19,7 +20,7 @@ Converter = Callable[[Object], Object]
 @functools.cache
 def _ways() -> Mapping[tuple[str, str, str], tuple[Converter, ...]]:
     """Return (kind, from, to) -> the converters to apply, one or two."""
-    from kubechronicle.api.builtin.conversions import CONVERTERS
+    from kubechronicle.api.builtin.kinds import CONVERTERS
 
     found = {
         (kind, start, end): (first, second)

@@ -1,4 +1,4 @@
-"""The walk that fills in defaults, driven by declared defaults (api/kinds) and the tables of builtin/defaults.py.
+"""The walk that fills in defaults, driven by declared defaults (api/kinds) and the tables of builtin/kinds.py.
 
 Defaults belong to definitions, not to kinds: the defaults of a Container apply in Pods, Deployments and PodTemplates. A
 plan per definition lists the defaulted parts of its subtree, so that the walk visits only these. Parents come before
@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.builtin.defaults import FUNCTIONS, RESOURCE_LISTS, VALUES
+from kubechronicle.api.builtin.kinds import DEFAULT_FUNCTIONS, DEFAULT_VALUES, RESOURCE_LISTS
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.types import (
     LIST,
@@ -107,8 +107,8 @@ def _plan_of(definition: str) -> _Plan | None:
     """Return the plan of a definition, None if its subtree has no defaults."""
     kind = ObjectType(definition)
     name = short_name(definition)
-    values = {**defaults(definition), **VALUES.get(name, {})}
-    plan = _Plan(values, pointers(definition), FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
+    values = {**defaults(definition), **DEFAULT_VALUES.get(name, {})}
+    plan = _Plan(values, pointers(definition), DEFAULT_FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
     for field in kind.fields.values():
         target, shape = objects_below(field.type)
         below = _plan_of(target.definition) if target is not None and target.go_name != _RECURSIVE else None

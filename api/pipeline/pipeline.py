@@ -171,7 +171,7 @@ def finish_create(
     strategy.requested(obj, ctx.requester)
     strategy.stamp(obj, None, ctx.now)
     causes = validation.problems(
-        obj, strategy, ctx.empties, lambda: validation.validate_create(rt, strategy, obj, known)
+        obj, strategy, ctx.empties, lambda: validation.validate_create(rt, strategy, rules.declared, obj, known)
     )
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)
@@ -292,7 +292,10 @@ def finish_update(
             meta["generation"] = held.get("generation", 0) + 1
     metadata.keep_on_update(meta, held)
     causes = validation.problems(
-        new, strategy, ctx.empties, lambda: validation.validate_update(rt, strategy, below, new, old, known)
+        new,
+        strategy,
+        ctx.empties,
+        lambda: validation.validate_update(rt, strategy, rules.declared, ctx.subresource, new, old, known),
     )
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kubechronicle.api.declarative.enforcement import DeclaredRules
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, shown
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.template_metadata import IN_TEMPLATES_OF_PODS
+from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.pipeline.comparison import storage_kind
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import Empty, named, put_back
 from kubechronicle.api.schema.named_texts import print_by_type
-from kubechronicle.api.strategy.strategy import Check, Strategy, SubresourceStrategy
+from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
@@ -22,13 +24,16 @@ NUL: Final = "\0"
 """The one character that no text of Postgres holds. Kubernetes allows it in the names of Events and of RBAC's kinds."""
 
 
-def validate_create(rt: ResourceType, strategy: Strategy, obj: Object, known: Sequence[Cause] = ()) -> list[Cause]:
+def validate_create(
+    rt: ResourceType, strategy: Strategy, declared: DeclaredRules, obj: Object, known: Sequence[Cause] = ()
+) -> list[Cause]:
     """Return the problems of a new object. ``known``: problems that were found before."""
     meta = obj["metadata"]
     causes = _validate_metadata(rt, strategy, meta) if strategy.checks_metadata else []
     causes += strategy.validate(obj) + strategy.validate_as(rt.api_version, obj, None)
     if not causes and (not strategy.checks_metadata or strategy.names == ANY_NAME):
         causes = _validate_common(rt, meta)
+    causes += _declared(rt, strategy, declared, "", obj, None)
     name = meta.get("name", "")
     if NUL in name:
         causes.append(invalid_value("metadata.name", name, "must not contain the character NUL"))
@@ -38,12 +43,13 @@ def validate_create(rt: ResourceType, strategy: Strategy, obj: Object, known: Se
 def validate_update(
     rt: ResourceType,
     strategy: Strategy,
-    below: SubresourceStrategy | None,
+    declared: DeclaredRules,
+    subresource: str,
     new: Object,
     old: Object,
     known: Sequence[Cause] = (),
 ) -> list[Cause]:
-    """Return the problems of a change, of the object or through the subresource ``below``.
+    """Return the problems of a change, of the object or through a subresource.
 
     ``known``: problems that were found before those of the kind's rules.
     """
@@ -53,6 +59,7 @@ def validate_update(
     causes = _validate_common(rt, meta) + metadata.validate_update(meta, held, kube=False)
     again = bool(causes or (kube and metadata.validate_kube_finalizers(meta.get("finalizers", ()), "")))
     causes += known
+    below = strategy.subresources.get(subresource) if subresource else None
     checks = strategy.update_checks if below is None else below.checks
     change = strategy.validate_update if below is None else below.validate_update
     for check in checks:
@@ -65,7 +72,22 @@ def validate_update(
             causes += strategy.validate(new) if changed is None else changed(new, old)
         elif below is None or rt.api_version not in below.lenient_in:
             causes += change(new, old)
-    return _printed(rt, causes if below is not None else causes + strategy.validate_as(rt.api_version, new, old))
+    if below is None:
+        causes += strategy.validate_as(rt.api_version, new, old)
+    causes += _declared(rt, strategy, declared, subresource, new, old)
+    return _printed(rt, causes)
+
+
+def _declared(
+    rt: ResourceType, strategy: Strategy, declared: DeclaredRules, subresource: str, new: Object, old: Object | None
+) -> Sequence[Cause]:
+    """Return the problems that tags of the kind find, in the version of the request."""
+    if not rt.definition or not declared.has(rt.definition):
+        return ()
+    if not rt.is_storage_version:
+        new = conversion.convert(new, rt.api_version)
+        old = None if old is None else conversion.convert(old, rt.api_version)
+    return declared.causes(rt.definition, subresource, new, old, strategy.options_in_use)
 
 
 def _printed(rt: ResourceType, causes: list[Cause]) -> list[Cause]:

@@ -1,6 +1,6 @@
 """Strategies: one record per storage resource, with flags and hooks for the rules of its kind.
 
-``builtin/strategies.py`` gathers the table. pipeline.py calls the hooks in this order:
+``builtin/kinds.py`` gathers the table. pipeline.py calls the hooks in this order:
 
     prepare_create   drop fields a creation may not set, fill in the server's fields    changes the object
     prepare_update   restore fields an update may not change                            changes the new object
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from kubechronicle.api.declarative.enforcement import NEVER, InUse
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.managed_fields.managers import Paths
@@ -111,6 +112,7 @@ class Strategy:
     ``prepare_as(api version, new, old)``, ``validate_as``: rules of some versions only; old is None for a creation.
     ``drops_last``: fields of disabled features (gated_fields.py) are dropped after the hooks, not before them.
     ``pod_spec``: the path of a pod's spec; hooks of validation with a parameter ``options`` check it by feature gates.
+    ``options_in_use``: options of tags (declarative/) that are on if the old object uses their feature.
     ``with_gates``, ``without_gates``: feature gate -> the values of other fields while it is on, or off.
     """
 
@@ -151,6 +153,7 @@ class Strategy:
     subresources: Mapping[str, SubresourceStrategy] = field(default_factory=lambda: _NO_SUBRESOURCES)
     drops_last: bool = False
     pod_spec: str = ""
+    options_in_use: InUse = field(default_factory=lambda: NEVER)
     with_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     without_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

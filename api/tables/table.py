@@ -1,7 +1,7 @@
 """Tables for ``kubectl get``, and the metadata-only forms of objects.
 
 Lives here: printers of kinds, rows, whole tables, PartialObjectMetadata. Not here: the kinds' columns
-(columns.py of builtin/'s groups), and when a client wants a table (content negotiation).
+(builtin/'s files), and when a client wants a table (content negotiation).
 
 A table is rows and column definitions. Each is available alone, so that a watch can send definitions once and a
 server can cache rows. Cells with ages are valid only for their time.
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kubechronicle.api.builtin.columns import PRINTERS
 from kubechronicle.api.builtin.common.cell_text import Since, ages_at
 from kubechronicle.api.builtin.common.printer import CREATED_AT, NAME, Printer, name_of
+from kubechronicle.api.builtin.kinds import PRINTERS
 from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote

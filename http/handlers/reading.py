@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.elsewhere import ERASED
+from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.meta import metadata
-from kubechronicle.api.meta.options import ListOptions, parse_get_options, parse_list_options
+from kubechronicle.api.meta.options import ListOptions, parse_get_options, parse_list_options, parse_resource_version
 from kubechronicle.api.meta.paging import INCONSISTENT
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
@@ -34,10 +36,13 @@ from kubechronicle.http.handlers.revisions import (
     warn_if_nothing,
     without_noise,
 )
-from kubechronicle.http.handlers.watch import requested_revision, watch
+from kubechronicle.http.handlers.watch import watch
 from kubechronicle.http.handlers.write_request import namespace_of
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
+
+UNCACHED: Final = frozenset({"events"})
+"""Storage resources that kube-apiserver's watch cache leaves out (pkg/kubeapiserver: DefaultWatchCacheSizes)."""
 
 
 async def get(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -94,7 +99,8 @@ async def begin_watch(backend: Backend, request: Request, context: Context, rt: 
     options, selection = list_parameters(backend, context, rt)
     if rt.of_log:
         selection = without_noise(request, context, rt, selection)
-    return await watch(backend, request, context, rt, options, selection)
+    revision = requested_revision(rt, options.resource_version, verb="watch")
+    return await watch(backend, request, context, rt, options, selection, revision=revision)
 
 
 def list_parameters(backend: Backend, context: Context, rt: ResourceType) -> tuple[ListOptions, Selection]:
@@ -146,6 +152,25 @@ def _of_name(fields: FieldSelector | None, name: str) -> FieldSelector:
     if fields.required("metadata.name") != name:
         raise status.bad_request("fieldSelector metadata.name doesn't match requested name")
     return fields
+
+
+def requested_revision(rt: ResourceType, text: str, *, verb: str) -> int | None:
+    """Return the resourceVersion that a read asks for; None if it asks for none, or the kind has none to offer.
+
+    ``verb``: "get", "list" or "watch". A text that is no number is rejected as by the part of kube-apiserver that would
+    read it: 400 for lists, and for a get of a kind that its watch cache leaves out; 500 without a reason otherwise.
+    """
+    if not text or not (rt.stored or rt.of_log):
+        return None
+    joined = parse_position(text) if rt.of_log else None
+    if joined is not None:
+        return joined
+    try:
+        return parse_resource_version(text)
+    except ValueError as error:
+        if verb == "list" or rt.of_log or (verb == "get" and rt.resource in UNCACHED):
+            raise status.bad_request(f"invalid resource version: {error}") from None
+        raise status.unknown(str(error)) from None
 
 
 def list_limit(options: ListOptions, rt: ResourceType) -> int:

@@ -23,8 +23,7 @@ from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.actors.store import Served
 from kubechronicle.api.codecs.negotiate import JSON
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.positions import parse_position
-from kubechronicle.api.meta.options import ListOptions, go_seconds, parse_resource_version
+from kubechronicle.api.meta.options import ListOptions, go_seconds
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
@@ -52,16 +51,22 @@ CHUNK_BYTES = 64 * 1024
 # that a slow client holds only one part in memory.
 INITIAL_PART = 500
 INITIAL_BYTES = 256 * 1024
-UNCACHED = frozenset({"events"})  # storage resources (k8s.io/kubernetes pkg/kubeapiserver: DefaultWatchCacheSizes)
 MANY_BYTES = 1024 * 1024  # of the events of a batch, from which their frames are made in a thread
 # Seconds between two attempts to read the log while it is unavailable.
 LOG_RETRY = 1.0
 
 
 async def watch(
-    backend: Backend, request: Request, context: Context, rt: ResourceType, options: ListOptions, selection: Selection
+    backend: Backend,
+    request: Request,
+    context: Context,
+    rt: ResourceType,
+    options: ListOptions,
+    selection: Selection,
+    *,
+    revision: int | None,
 ) -> Response:
-    revision = requested_revision(rt, options.resource_version, verb="watch")
+    """Answer with the changes after a revision. None: with the objects that are there, and then their changes."""
     if revision and not rt.of_log:
         await check_list(backend, context, rt, selection.namespace, revision)
     encoder = _encoder(backend, request, context, rt)
@@ -109,25 +114,6 @@ def _encoder(backend: Backend, request: Request, context: Context, rt: ResourceT
     encoder = EventEncoder(rt, form, include_object=include, as_of=as_of, cache=backend.encodings)
     encoder.check_rows()
     return encoder
-
-
-def requested_revision(rt: ResourceType, text: str, *, verb: str) -> int | None:
-    """Return the resourceVersion that a read asks for; None if it asks for none, or the kind has none to offer.
-
-    ``verb``: "get", "list" or "watch". A text that is no number is rejected as by the part of kube-apiserver that would
-    read it: 400 for lists, and for a get of a kind that its watch cache leaves out; 500 without a reason otherwise.
-    """
-    if not text or not (rt.stored or rt.of_log):
-        return None
-    joined = parse_position(text) if rt.of_log else None
-    if joined is not None:
-        return joined
-    try:
-        return parse_resource_version(text)
-    except ValueError as error:
-        if verb == "list" or rt.of_log or (verb == "get" and rt.resource in UNCACHED):
-            raise status.bad_request(f"invalid resource version: {error}") from None
-        raise status.unknown(str(error)) from None
 
 
 class _JoinedFrames:

@@ -14,21 +14,20 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Awaitable, Mapping
-from contextlib import aclosing
 from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from kubechronicle.http.outgoing.addresses import Reach
-from kubechronicle.http.outgoing.answers import COMPRESSED, LATE, answer_of, unusable
+from kubechronicle.http.outgoing.answers import LATE, answer_of, send, unusable
 from kubechronicle.http.outgoing.answers import Answer as Answer
 from kubechronicle.http.outgoing.calls import Unprocessed
 from kubechronicle.http.outgoing.connections import Connection, Connections, NotConnected
 from kubechronicle.http.outgoing.deadlines import NEVER
 from kubechronicle.http.outgoing.errors import AskError as AskError
-from kubechronicle.http.outgoing.errors import failed, is_broken, reason, shown
+from kubechronicle.http.outgoing.errors import failed, shown
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, RequestHead
 from kubechronicle.http.outgoing.metrics import FAILED
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
@@ -36,10 +35,7 @@ from kubechronicle.http.outgoing.pools import Pool, Target, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 from kubechronicle.http.outgoing.shared import Shared
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
-from kubechronicle.http.wire.heads import BadField, check_fields
-
-if TYPE_CHECKING:
-    import httpx
+from kubechronicle.http.wire.heads import BadField
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +51,6 @@ IDLE: Final = 90.0
 AGENT: Final = "kubechronicle"
 JSON: Final = "application/json"
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-# Errors that httpx does not wrap: a pool that was closed meanwhile, sockets, invalid host names.
-UNUSABLE: Final = (trio.ClosedResourceError, OSError, ValueError)
-
 
 UNAUTHORIZED: Final = 401
 
@@ -234,21 +227,9 @@ class Client:
                     pool.note_head(method, url, headers, head)
                 if answer is not None:
                     return answer
-            return await self._sent_by_httpx(pool, method, target.url, fields, body)
+            return await send(pool.transport, method, target.url, fields, body, limit=self._max_answer)
         finally:
             await self._leave(pool)
-
-    async def _sent_by_httpx(self, pool: Pool, method: str, url: str, fields: Mapping[str, str], body: bytes) -> Answer:
-        import httpx
-
-        try:
-            check_fields(fields.items())
-            request = httpx.Request(method, url, headers=dict(fields), content=body or None)
-            response = await pool.transport.handle_async_request(request)
-            async with aclosing(response):
-                return await self._read(method, url, response)
-        except (*UNUSABLE, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise failed(method, url, reason(error), transient=is_broken(error)) from None
 
     async def _sent(
         self, pool: Pool, kept: Connections, method: str, target: Target, head: RequestHead, body: bytes
@@ -263,16 +244,6 @@ class Client:
         except BadAnswer as error:
             raise unusable(method, target, error) from None
         return answer_of(method, target, found)
-
-    async def _read(self, method: str, target: str, response: httpx.Response) -> Answer:
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise failed(method, target, COMPRESSED)
-        body = bytearray()
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > self._max_answer:
-                raise failed(method, target, f"the answer has more than {self._max_answer} bytes")
-        return Answer(response.status_code, dict(response.headers), bytes(body))
 
     async def _enter(self) -> Pool:
         """Return the pool of the current files, for one request."""

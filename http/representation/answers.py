@@ -12,9 +12,11 @@ from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.codecs.errors import NotAcceptableError
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.codecs.whole import encode
+from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request, Response
 
@@ -161,3 +163,30 @@ def warning_fields(warnings: Sequence[str]) -> list[str]:
 def _quoted(text: str) -> str:
     printable = "".join(character if character.isprintable() else " " for character in text)
     return printable.replace("\\", "\\\\").replace('"', '\\"')
+
+
+# -- answers without the form that was asked for ----------------------------------------------------------------------
+
+
+def no_list(rt: ResourceType) -> StatusError:
+    """Return the error of a request for one object as a PartialObjectMetadataList."""
+    if rt.custom is not None:  # unstructured objects pass for lists, until their items are read
+        return status.unknown("content is not a list")
+    return status.not_acceptable_because(
+        f"you requested PartialObjectMetadataList, but the requested object is not a list (*{_go_type(rt, rt.kind)})"
+    )
+
+
+def no_object(rt: ResourceType) -> StatusError:
+    """Return the error of a request for a list as one PartialObjectMetadata."""
+    return status.not_acceptable_because(
+        f"you requested PartialObjectMetadata, but the requested object is a list (*{_go_type(rt, rt.list_kind)})"
+    )
+
+
+def _go_type(rt: ResourceType, kind: str) -> str:
+    """Return the internal Go type in the error message: ``rbac.Role`` of rbac.authorization.k8s.io. Events have one."""
+    if rt.custom is not None:
+        return "unstructured.UnstructuredList"
+    package = rt.group.partition(".")[0]
+    return f"{'core' if package in ('', 'events') else package}.{kind}"

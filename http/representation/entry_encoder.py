@@ -28,7 +28,6 @@ from kubechronicle.api.builtin.common.cell_text import Since, ages_at
 from kubechronicle.api.codecs import json, protobuf, unstructured
 from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
 from kubechronicle.api.codecs.whole import encode
-from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
@@ -45,6 +44,7 @@ from kubechronicle.api.tables.table import (
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.list_body import Items, ListBody, stored_bytes, stored_items
+from kubechronicle.http.representation.answers import no_list, no_object
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, CachedEncoder, EncodingCache
 from kubechronicle.http.representation.list_cache import PART, encode_all, list_items
 from kubechronicle.http.representation.present_schema import PresentSchema
@@ -219,12 +219,7 @@ class EntryEncoder:
     def _check_object_form(self) -> None:
         self.check_rows()
         if self.form.kind == "PartialObjectMetadataList":
-            if self.rt.custom is not None:  # unstructured objects pass for lists, until their items are read
-                raise status.unknown("content is not a list")
-            raise status.not_acceptable_because(
-                "you requested PartialObjectMetadataList, but the requested object is not a list "
-                f"(*{_go_type(self.rt, self.rt.kind)})"
-            )
+            raise no_list(self.rt)
 
     def _transformed(self, obj: Object, served: Object | None) -> bytes:
         """Encode an object. ``served``: its form in the request's version, if that differs."""
@@ -273,10 +268,7 @@ class EntryEncoder:
 
     async def _list_of(self, entries: Sequence[Entry], metadata: Object) -> Body:
         if self.form.kind == "PartialObjectMetadata":
-            raise status.not_acceptable_because(
-                "you requested PartialObjectMetadata, but the requested object is a list "
-                f"(*{_go_type(self.rt, self.rt.list_kind)})"
-            )
+            raise no_object(self.rt)
         if self._table:
             return await self._table_list(entries, metadata)
         # The list of meta.k8s.io/v1beta1 alone is a message in which items come first.
@@ -408,11 +400,3 @@ class EntryEncoder:
             return ListBody(empty, rows, ending)
         # The empty table ends with "rows":[]} or, for some kinds, with "rows":null}.
         return ListBody(empty[: empty.rindex(b":") + 1] + b"[", rows, b"]}" + ending)
-
-
-def _go_type(rt: ResourceType, kind: str) -> str:
-    """Return the internal Go type in the error message: ``rbac.Role`` of rbac.authorization.k8s.io. Events have one."""
-    if rt.custom is not None:
-        return "unstructured.UnstructuredList"
-    package = rt.group.partition(".")[0]
-    return f"{'core' if package in ('', 'events') else package}.{kind}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from kubechronicle.api.builtin.conversions import FILL_EMPTY
+from kubechronicle.api.builtin.kinds import FILL_EMPTY
 from kubechronicle.api.codecs import json, protobuf
 from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
 from kubechronicle.api.errors import status

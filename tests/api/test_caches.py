@@ -42,6 +42,7 @@ ALLOWED = {
     "api.cel.environment.base_environment": NO_ARGUMENT,
     "api.builtin.strategies.default_rules": NO_ARGUMENT,
     "api.codecs.wire.compiler.function_name": "by names of messages in the program's table, of which code is generated",
+    "api.codecs.wire.table._message_of": BY_TYPE,
     "api.codecs.wire.table.message_named": BY_NAME,
     "api.configuration.structuring.converter": "by a flag",
     "api.features.gates.gates_of": "by releases of which the package has a table",

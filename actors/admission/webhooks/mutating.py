@@ -33,7 +33,6 @@ from kubechronicle.api.admission import patches, rejections
 from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import json_patch
 from kubechronicle.api.registry.registry import ResourceType
 
@@ -70,7 +69,7 @@ class _Memory:
     """Notes for the second round.
 
     ``asked``: webhooks to ask again if a later one changes the object. ``again``: those to ask again for certain.
-    ``last``: the object after the last answer. ``patched``: some webhook has patched it.
+    ``last``: the digest of the object after the last answer. ``patched``: some webhook has patched it.
     """
 
     __slots__ = ("again", "asked", "last", "patched")
@@ -78,7 +77,7 @@ class _Memory:
     def __init__(self) -> None:
         self.asked: set[str] = set()
         self.again: set[str] = set()
-        self.last: Any = None
+        self.last = b""
         self.patched = False
 
     def copied(self) -> _Memory:
@@ -104,6 +103,10 @@ def _memory_of(attributes: Attributes, name: str) -> _Memory:
     return memory
 
 
+def _digest(obj: dict[str, Any] | None) -> bytes:
+    return b"" if obj is None else digest(obj, any_order=True)
+
+
 class _Calls:
     """The calls of one round. ``found``: the webhooks whose rules match, each checked in full when its turn comes."""
 
@@ -126,14 +129,14 @@ class _Calls:
 
     def _take_all(self) -> PendingSteps:
         attributes, memory = self.dispatch.attributes, self._memory
-        if attributes.reinvocation.second and memory.asked and memory.last != attributes.object:
+        if attributes.reinvocation.second and memory.asked and memory.last != _digest(attributes.object):
             memory.note_change()  # other plugins have changed the object since the first round
         for placed, rt in self._found:
             if (yield from awaiting(partial(self.dispatch.matches, placed.webhook, rt))):
                 yield from self._call(placed, rt)
             yield None
         if memory.asked:
-            memory.last = copy_object(attributes.object)
+            memory.last = _digest(attributes.object)
 
     def _call(self, placed: Placed, rt: ResourceType) -> PendingSteps:
         """Ask one webhook and apply its patch. StatusError."""

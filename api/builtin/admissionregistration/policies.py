@@ -215,7 +215,7 @@ def validate_mutating_policy(obj: Object) -> list[Cause]:
 
 def _binding(spec: Object) -> list[Cause]:
     policy = spec.get("policyName", "")
-    causes = wrong("spec.policyName", policy, names.dns_subdomain(policy)) if policy else [required("spec.policyName")]
+    causes = wrong("spec.policyName", policy, names.dns_subdomain(policy)) if policy else []
     if spec.get("paramRef") is not None:
         causes += _parameters(spec["paramRef"], "spec.paramRef")
     if spec.get("matchResources") is not None:
@@ -256,14 +256,13 @@ def validate_validating_binding(obj: Object) -> list[Cause]:
             "response and headers serves no purpose)"
         )
         causes.append(invalid_value(field, actions, detail))
-    if not actions:
-        causes.append(required(field, "at least one validation action is required"))
     return causes
 
 
 def validate_mutating_binding(obj: Object) -> list[Cause]:
     """Check the policy name, parameters and matched resources of a MutatingAdmissionPolicyBinding."""
-    causes, match = _binding(obj["spec"]), obj["spec"].get("matchResources")
+    spec, match = obj["spec"], obj["spec"].get("matchResources")
+    causes = ([] if spec.get("policyName") else [required("spec.policyName")]) + _binding(spec)
     return causes if match is None else causes + _mutable(match, "spec.matchResources")
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubechronicle.api.builtin.apiextensions.validation_conversion import bundle_problem
 from kubechronicle.api.builtin.apiextensions.validation_names import (
     APPROVED,
     BYPASSED,
@@ -26,6 +25,7 @@ from kubechronicle.api.builtin.apiextensions.validation_names import (
     is_protected,
 )
 from kubechronicle.api.builtin.apiextensions.validation_structural import structural
+from kubechronicle.api.builtin.apiextensions.validation_versions import bundle_problem
 from kubechronicle.api.builtin.apiextensions.where import Where
 from kubechronicle.api.errors.field_errors import aggregate, go_quote, invalid_value
 from kubechronicle.api.values.objects import Object, ReadOnlyObject

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kubechronicle.api.builtin.apiextensions.subschemas import every, has_default
+from kubechronicle.api.builtin.apiextensions.hub import every, has_default
 from kubechronicle.api.builtin.apiextensions.where import Causes, Where
 from kubechronicle.api.custom.numbers import as_decoded
 from kubechronicle.api.errors.field_errors import Cause, aggregate, invalid_value
@@ -20,7 +20,7 @@ from kubechronicle.api.schema.free_fields import encoded
 from kubechronicle.api.values.objects import Object
 
 if TYPE_CHECKING:
-    from kubechronicle.api.builtin.apiextensions.rule_check import RuleCheck
+    from kubechronicle.api.builtin.apiextensions.validation_rules import RuleCheck
     from kubechronicle.api.custom.schema.structure import Node
 
 _META_FIELDS: Final = ("apiVersion", "kind", "metadata")

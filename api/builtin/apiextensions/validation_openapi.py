@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kubechronicle.api.builtin.apiextensions.rule_check import RuleCheck, Site
-from kubechronicle.api.builtin.apiextensions.validation_rules import RULES, rule_forms
+from kubechronicle.api.builtin.apiextensions.validation_rules import RULES, RuleCheck, Site, rule_forms
 from kubechronicle.api.builtin.apiextensions.where import Causes, Where
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values.objects import Object

@@ -1,26 +1,120 @@
-"""The schema of a version: its root, its structure, its defaults and its keywords, in kube-apiserver's order.
+"""The schema of a version, and the rules that an update may still break, because the old definition broke them already.
 
-Source: ``validateCustomResourceDefinitionValidation`` in apiextensions-apiserver
+The schema's root, structure, defaults and keywords are checked in kube-apiserver's order. Source:
+``validateCustomResourceDefinitionValidation`` and ``ValidateCustomResourceDefinitionUpdate`` in apiextensions-apiserver
 ``pkg/apis/apiextensions/validation``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from kubechronicle.api.builtin.apiextensions import validation_openapi
-from kubechronicle.api.builtin.apiextensions.demands import Demands
-from kubechronicle.api.builtin.apiextensions.pattern_check import Patterns
+from kubechronicle.api.builtin.apiextensions import validation_openapi as openapi
+from kubechronicle.api.builtin.apiextensions.hub import Hub, every, has_default, openapi_of, unsupported
 from kubechronicle.api.builtin.apiextensions.printed import SCHEMA_MEMBERS
 from kubechronicle.api.builtin.apiextensions.printed import schema as printed_schema
-from kubechronicle.api.builtin.apiextensions.rule_check import RuleCheck
-from kubechronicle.api.builtin.apiextensions.subschemas import unsupported
-from kubechronicle.api.builtin.apiextensions.validation_defaults import defaults
-from kubechronicle.api.builtin.apiextensions.validation_structural import structural
-from kubechronicle.api.builtin.apiextensions.where import Where
+from kubechronicle.api.builtin.apiextensions.validation_defaults import defaults, has_unpruned_default
+from kubechronicle.api.builtin.apiextensions.validation_rules import RuleCheck
+from kubechronicle.api.builtin.apiextensions.validation_structural import is_structural, structural
+from kubechronicle.api.builtin.apiextensions.validation_versions import MAX_SELECTABLE, bundle_problem, knows_review
+from kubechronicle.api.builtin.apiextensions.where import Patterns, Where
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.schema.equality import same_json
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+
+# -- what an update may still break -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """The rules to enforce. The defaults are those of a creation.
+
+    ``schemas``: each version has a schema. ``structural``: schemas are structural. ``pruned``: defaults have no unknown
+    fields. ``openapi``: of single keywords. ``known_review``: the webhook knows a version of ConversionReview.
+    ``any_bundle``: an invalid caBundle is accepted. ``many_fields``: versions that may keep more selectable fields than
+    allowed; "" is the place of fields that all versions share. ``unchanged``: versions with the schema of before.
+    """
+
+    schemas: bool = True
+    structural: bool = True
+    pruned: bool = True
+    openapi: openapi.Demands = field(default_factory=openapi.Demands)
+    known_review: bool = True
+    any_bundle: bool = True
+    many_fields: frozenset[str] = frozenset()
+    unchanged: frozenset[str] = frozenset()
+
+
+def condition_is_true(obj: ReadOnlyObject, kind: str) -> bool:
+    """Return whether a condition of a definition has the status True."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
+
+
+def demands_of(new: Hub, old: Hub, old_object: ReadOnlyObject) -> Demands:
+    """Return the rules for an update."""
+    schemas = list(old.schemas())
+    patterns = Patterns()
+    conversion = old.spec.get("conversion") or {}
+    reviews = (conversion.get("webhook") or {}).get("conversionReviewVersions") or ()
+    return Demands(
+        schemas=openapi_of(old.shared) is not None or all(openapi_of(each) is not None for each in old.versions),
+        structural=all(not unsupported(each) and is_structural(each, patterns) for each in schemas),
+        pruned=not any(_has_unpruned(each, patterns) for each in schemas),
+        openapi=_openapi(schemas),
+        known_review=not reviews or knows_review(reviews),
+        any_bundle=_any_bundle(conversion, established=condition_is_true(old_object, "Established")),
+        many_fields=_many_fields(new, old),
+        unchanged=_unchanged(new, old),
+    )
+
+
+def _has_unpruned(schema: Object, patterns: Patterns) -> bool:
+    if not has_default(schema) or unsupported(schema) or not is_structural(schema, patterns):
+        return False
+    return has_unpruned_default(schema)
+
+
+def _openapi(schemas: list[Object]) -> openapi.Demands:
+    valid_types = atomic_sets = map_keys = True
+    nowhere = Where.of("")
+    for schema in schemas:
+        for each in every(schema):
+            valid_types = valid_types and each.get("type", "") in ("", *openapi.TYPES)
+            atomic_sets = atomic_sets and not openapi.atomic_set_problem(each)
+            map_keys = map_keys and next(openapi.map_keys(each, nowhere), None) is None
+    return openapi.Demands(valid_types=valid_types, atomic_sets=atomic_sets, map_keys=map_keys)
+
+
+def _any_bundle(conversion: Mapping[str, Any], *, established: bool) -> bool:
+    if not established:
+        return True
+    bundle = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("caBundle") or ""
+    return bool(bundle and bundle_problem(bundle))
+
+
+def _many_fields(new: Hub, old: Hub) -> frozenset[str]:
+    held = {"": old.shared, **{each.get("name", ""): each for each in old.versions}}
+    found = set()
+    for name, holder in (("", new.shared), *((each.get("name", ""), each) for each in new.versions)):
+        before = (held.get(name) or {}).get("selectableFields") or []
+        if len(before) > MAX_SELECTABLE and same_json(holder.get("selectableFields"), before):
+            found.add(name)
+    return frozenset(found)
+
+
+def _unchanged(new: Hub, old: Hub) -> frozenset[str]:
+    schemas, before = new.schemas_by_version(), old.schemas_by_version()
+    if not any(version.get("schema") is not None for version in old.versions):
+        # Versions that the old definition does not have count as well, by the schema that its versions share.
+        before = dict.fromkeys(schemas, old.shared.get("schema"))
+    return frozenset(name for name, schema in schemas.items() if name in before and same_json(schema, before[name]))
+
+
+# -- the schema -------------------------------------------------------------------------------------------------------
 
 _AT_ROOT: Final = (
     "Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum",

@@ -1,6 +1,6 @@
 """Structural schemas: each value has a type outside of allOf, anyOf, oneOf and not, which only restrict values.
 
-``structural`` checks a schema that has a structural form (subschemas.unsupported). The causes are sorted by their text,
+``structural`` checks a schema that has a structural form (hub.unsupported). The causes are sorted by their text,
 as kube-apiserver sorts them.
 
 Source: apiextensions-apiserver ``pkg/apiserver/schema/validation.go`` and ``complete.go``.
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api.builtin.apiextensions.pattern_check import Patterns
-from kubechronicle.api.builtin.apiextensions.where import Causes, Where
+from kubechronicle.api.builtin.apiextensions.where import Causes, Patterns, Where
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.values.objects import Object
 

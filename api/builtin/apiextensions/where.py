@@ -1,15 +1,23 @@
-"""Paths of fields in a definition, and the list of causes, both bounded for hostile definitions.
+"""Paths of fields in a definition, its list of causes and its patterns, all bounded for hostile definitions.
 
 A schema may be 200 levels deep with names of kilobytes, so a path is joined to text only for a cause:
 
     str(Where.of("spec").child("versions").index(0)) == "spec.versions[0]"
+
+A pattern of twenty bytes may take ten milliseconds to compile, and a definition has room for a hundred thousand. So the
+instructions of all patterns are counted, and patterns beyond the bound are refused as too large. kube-apiserver has no
+such bound; definitions in use have about a hundred instructions a pattern.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from kubechronicle.api.errors.field_errors import MOST_CAUSE_TEXT, MOST_CAUSES, Cause, Path
+from kubechronicle.api.values.text_cache import cached
+
+# -- paths and causes -------------------------------------------------------------------------------------------------
 
 
 class Where(Path):
@@ -83,3 +91,39 @@ class Causes:
 
     def __len__(self) -> int:
         return len(self.found)
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+MOST_INSTRUCTIONS: Final = 2_000_000
+"""Two or three seconds of work, in a thread."""
+_REFUSED: Final = 50_000
+"""Instructions that count for a pattern that is too large: RE2 made about as many."""
+_TOO_LARGE: Final = "error parsing regexp: expression too large: ``"
+
+
+class Patterns:
+    """The patterns of one definition."""
+
+    def __init__(self) -> None:
+        self._left = MOST_INSTRUCTIONS
+
+    def problem(self, pattern: str) -> str:
+        """Return Go's error for an invalid pattern, empty for a valid one."""
+        if self._left < 0:
+            return _TOO_LARGE
+        text, size = _compile(pattern)
+        self._left -= size
+        return text
+
+
+@cached(1024)
+def _compile(pattern: str) -> tuple[str, int]:
+    """Return (the error, the number of instructions)."""
+    from kubechronicle.api.cel.operations.patterns import PatternError, compiled
+
+    try:
+        return "", compiled(pattern).size
+    except PatternError as error:
+        text = str(error)
+        return text, _REFUSED if text == _TOO_LARGE else 0

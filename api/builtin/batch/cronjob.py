@@ -34,7 +34,7 @@ from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
 from kubechronicle.api.builtin.core.podtemplate import same_generation
-from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -71,12 +71,8 @@ def validate_cron_job_update(new: Object, old: Object, options: PodOptions = USU
 
 
 def _cron_spec(spec: Object, held: Object | None, options: PodOptions) -> list[Cause]:
-    causes: list[Cause] = []
     schedule = spec.get("schedule", "")
-    if not schedule:
-        causes.append(required("spec.schedule"))
-    else:
-        causes += _schedule(schedule, spec.get("timeZone"), held)
+    causes = _schedule(schedule, spec.get("timeZone"), held) if schedule else []
     deadline = spec.get("startingDeadlineSeconds")
     if deadline is not None and deadline < 0:
         causes.append(invalid_value("spec.startingDeadlineSeconds", deadline, NOT_NEGATIVE))

@@ -199,7 +199,6 @@ def _of_type(obj: Object | None, kind: str) -> list[Object]:
 
 def _conditions(obj: Object, old: Object | None) -> list[Cause]:
     field, kinds = "status.conditions", [condition.get("type", "") for condition in conditions_of(old)]
-    both_allowed = APPROVED in kinds and DENIED in kinds
     were_unique, was_empty = len(set(kinds)) == len(kinds), "" in kinds
     causes: list[Cause] = []
     seen: set[str] = set()
@@ -212,10 +211,6 @@ def _conditions(obj: Object, old: Object | None) -> list[Cause]:
             causes.append(required(f"{path}.status"))
         elif status not in choices:
             causes.append(not_supported(f"{path}.status", status, choices))
-        other = {APPROVED: DENIED, DENIED: APPROVED}.get(kind)
-        if other in seen and not both_allowed:
-            detail = "Approved and Denied conditions are mutually exclusive"
-            causes.append(invalid_value(field, kind, detail))
         if kind in seen and were_unique:
             causes.append(duplicate(f"{path}.type", kind))
         seen.add(kind)

@@ -79,9 +79,6 @@ def wide_field(name: str, described_by: str, type: str = "string") -> Column:
     return Column(name, type, field=described_by, priority=1)
 
 
-field: Final = field_column
-
-
 def wide(name: str, text: str) -> Column:
     """Return a column with a description of its own that is shown only with ``-o wide``."""
     return Column(name, text=text, priority=1)

@@ -52,7 +52,7 @@ def limits_default_to_empty(item: Object, name: str) -> bool:
     return name in ("default", "defaultRequest") and item.get("type") == "Container"
 
 
-# -- validation quotas ------------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 LIMIT_TYPES: Final = ("Pod", "Container", "PersistentVolumeClaim")
 _PARTS: Final = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")

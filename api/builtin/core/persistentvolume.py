@@ -197,7 +197,7 @@ def _same_nodes(new: Object | None, old: Object) -> bool:
     return shown[0] == shown[1]
 
 
-# -- validation sources -----------------------------------------------------------------------------------------------
+# -- sources ----------------------------------------------------------------------------------------------------------
 
 
 def _local(source: Object, field: str) -> list[Cause]:

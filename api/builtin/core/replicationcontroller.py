@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, containers_text, labels_text
-from kubechronicle.api.builtin.common.checks import not_negative, sorted_labels
+from kubechronicle.api.builtin.common.checks import sorted_labels
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import (
     AGE,
@@ -33,6 +33,7 @@ from kubechronicle.api.builtin.core.podtemplate import (
 )
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.strategy.strategy import ORPHAN, Check, Strategy, status_update
+from kubechronicle.api.values.names import any_name
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 
@@ -49,11 +50,8 @@ def default_replication_controller(obj: Object) -> None:
 def validate_replication_controller(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the selector and template of a ReplicationController."""
     spec = obj["spec"]
-    causes = not_negative(spec, "spec", "minReadySeconds")
     selector = spec.get("selector") or {}
-    if not selector:
-        causes.append(required("spec.selector"))
-    causes += not_negative(spec, "spec", "replicas")
+    causes = [] if selector else [required("spec.selector")]
     template = spec.get("template")
     if template is None:
         return [*causes, required("spec.template")]
@@ -82,7 +80,7 @@ KIND: Final = BuiltinKind(
     resource="replicationcontrollers",
     strategy=Strategy(
         pod_spec="spec.template.spec",
-        names="long",
+        check_name=any_name,  # a tag has the rule
         defaults_again=True,
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT, Check.CHANGE),
         generation=True,

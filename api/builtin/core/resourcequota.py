@@ -18,7 +18,7 @@ from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, invalid_va
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
-# -- validation quotas ------------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 _POD_COMPUTE: Final = frozenset(
     ("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory", "pods")

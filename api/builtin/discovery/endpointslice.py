@@ -14,9 +14,7 @@ from kubechronicle.api.builtin.common.checks import (
     PROTOCOLS,
     dns_label,
     dns_subdomain,
-    immutable,
     non_special_ip,
-    one_of,
     parse_ip,
     qualified_name,
     wrong,
@@ -75,9 +73,7 @@ def drop_topology(api_version: str, new: Object, old: Object | None) -> None:
 
 # -- validation -------------------------------------------------------------------------------------------------------
 
-ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
 MAX_ENDPOINTS: Final = 1000
-MAX_ADDRESSES: Final = 100
 MAX_PORTS: Final = 20000
 MAX_TOPOLOGY: Final = 16
 MAX_HINTS: Final = 8
@@ -86,17 +82,13 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 def validate_endpoint_slice(obj: Object) -> list[Cause]:
     """Check that addresses have the slice's type and that port names differ."""
-    return _header(obj) + _endpoints(obj)
+    return _ports(obj.get("ports") or ()) + _endpoints(obj)
 
 
 def validate_endpoint_slice_update(new: Object, old: Object) -> list[Cause]:
-    """Check a changed slice: its address type is immutable, and unchanged endpoints stay valid."""
-    causes = _header(new) + (_endpoints(new) if new.get("endpoints") != old.get("endpoints") else [])
-    return causes + immutable("addressType", new.get("addressType", ""), old.get("addressType", ""))
-
-
-def _header(obj: Object) -> list[Cause]:
-    return one_of(obj.get("addressType", ""), ADDRESS_TYPES, "addressType") + _ports(obj.get("ports") or ())
+    """Check a changed slice; unchanged endpoints stay valid."""
+    causes = _ports(new.get("ports") or ())
+    return causes + (_endpoints(new) if new.get("endpoints") != old.get("endpoints") else [])
 
 
 def _endpoints(obj: Object) -> list[Cause]:
@@ -134,10 +126,6 @@ def _ports(ports: Sequence[Object]) -> list[Cause]:
 def _endpoint(endpoint: Object, field: str, kind: str) -> list[Cause]:
     causes: list[Cause] = []
     addresses, path = endpoint.get("addresses") or (), f"{field}.addresses"
-    if not addresses:
-        causes.append(required(path, "must contain at least 1 address"))
-    elif len(addresses) > MAX_ADDRESSES:
-        causes.append(too_many(path, len(addresses), MAX_ADDRESSES))
     for index, address in enumerate(addresses):
         if kind == "FQDN":
             causes += domain_name(address, f"{path}[{index}]")

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.checks import one_of
+from kubechronicle.api.builtin.common.checks import one_of_if_set
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field_column, name_of
 from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.flowcontrol import bootstrap
-from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -108,20 +108,14 @@ def validate_priority_level(obj: Object) -> list[Cause]:
         detail = "must be 'Exempt' if and only if `name` is 'exempt'"
         causes.append(invalid_value("spec.type", kind, detail))
     if kind == "Exempt":
-        if limited is not None:
-            causes.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
         if exempt is not None:
             causes += _shares(exempt, "spec.exempt", borrows=False)
     elif kind == "Limited":
-        if exempt is not None:
-            causes.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
-        if limited is None:
-            causes.append(required("spec.limited", "must not be empty when type is Limited"))
-        else:
+        if limited is not None:
             causes += _shares(limited, "spec.limited", borrows=True)
             causes += _limit_response(limited.get("limitResponse") or {}, "spec.limited.limitResponse")
     else:
-        causes += one_of(kind, ("Exempt", "Limited"), "spec.type")
+        causes += one_of_if_set(kind or None, ("Exempt", "Limited"), "spec.type")
     return causes + fixed(spec, name, _LEVELS, "PriorityLevelConfigurationSpec") + conditions_of(obj)
 
 
@@ -143,13 +137,8 @@ def _shares(level: Object, field: str, *, borrows: bool) -> list[Cause]:
 def _limit_response(response: Object, field: str) -> list[Cause]:
     kind, queuing = response.get("type", ""), response.get("queuing")
     path = f"{field}.queuing"
-    if kind == "Reject":
-        detail = "must be nil if limited.limitResponse.type is not Limited"
-        return [] if queuing is None else [forbidden(path, detail)]
-    if kind != "Queue":
-        return one_of(kind, ("Queue", "Reject"), f"{field}.type")
-    if queuing is None:
-        return [required(path, "must not be empty if limited.limitResponse.type is Limited")]
+    if kind != "Queue" or queuing is None:
+        return one_of_if_set(kind or None, ("Queue", "Reject"), f"{field}.type")
     length, queues, hand = (queuing.get(name, 0) for name in ("queueLengthLimit", "queues", "handSize"))
     causes: list[Cause] = []
     if length <= 0:

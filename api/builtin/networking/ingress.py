@@ -140,13 +140,16 @@ def _backend(backend: Object, field: str) -> list[Cause]:
     return causes
 
 
-def typed_reference(reference: Object, field: str) -> list[Cause]:
+def typed_reference(reference: Object, field: str, *, required_by_tags: bool = False) -> list[Cause]:
     causes: list[Cause] = []
     if reference.get("apiGroup") is not None:
         causes += dns_subdomain(reference["apiGroup"], f"{field}.apiGroup")
     for member in ("kind", "name"):
         value, path = reference.get(member, ""), f"{field}.{member}"
-        causes += wrong(path, value, names.path_segment(value)) if value else [required(path)]
+        if value:
+            causes += wrong(path, value, names.path_segment(value))
+        elif not required_by_tags:
+            causes.append(required(path))
     return causes
 
 

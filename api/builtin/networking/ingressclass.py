@@ -31,7 +31,7 @@ def validate_ingress_class(obj: Object) -> list[Cause]:
     parameters, field = spec.get("parameters"), "spec.parameters"
     if parameters is None:
         return causes
-    causes += typed_reference(parameters, field)
+    causes += typed_reference(parameters, field, required_by_tags=True)
     scope, namespace = parameters.get("scope"), parameters.get("namespace")
     if scope is None:
         causes.append(required(f"{field}.scope"))

@@ -115,7 +115,7 @@ def _peer(peer: Object, field: str, held: Collection[str]) -> list[Cause]:
 def _ip_block(block: Object, field: str, held: Collection[str]) -> list[Cause]:
     text = block.get("cidr", "")
     if not text:
-        return [required(f"{field}.cidr")]
+        return []
     causes, network = legacy_cidr(text, f"{field}.cidr", held), parse_range(text)
     if network is None:
         return causes

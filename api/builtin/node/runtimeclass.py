@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.checks import dns_label, immutable, repeated
+from kubechronicle.api.builtin.common.checks import repeated
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.node_labels import old_label_warnings
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of
 from kubechronicle.api.builtin.common.resource_amounts import requirements
 from kubechronicle.api.builtin.common.scheduling import tolerations
-from kubechronicle.api.errors.field_errors import Cause, duplicate, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate
 from kubechronicle.api.meta.metadata import validate_labels
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -26,12 +26,9 @@ def _key_of(toleration: Object) -> tuple[str, ...]:
 
 
 def validate_runtime_class(obj: Object) -> list[Cause]:
-    """Check the handler, overhead and scheduling of a RuntimeClass."""
-    handler = obj.get("handler", "")
-    causes = dns_label(handler, "handler") if handler else [required("handler")]
+    """Check the overhead and scheduling of a RuntimeClass."""
     overhead = (obj.get("overhead") or {}).get("podFixed")
-    if overhead:
-        causes += requirements({"limits": overhead}, "overhead")
+    causes = requirements({"limits": overhead}, "overhead") if overhead else []
     scheduling = obj.get("scheduling")
     if scheduling:
         causes += validate_labels(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
@@ -41,11 +38,6 @@ def validate_runtime_class(obj: Object) -> list[Cause]:
             if again:
                 causes.append(duplicate(f"scheduling.tolerations[{index}]", record(given[index], "Toleration")))
     return causes
-
-
-def validate_runtime_class_update(new: Object, old: Object) -> list[Cause]:
-    """Reject a changed handler."""
-    return immutable("handler", new.get("handler", ""), old.get("handler", ""))
 
 
 def runtime_class_warnings(new: Object, old: Object | None) -> list[str]:
@@ -67,7 +59,6 @@ KIND: Final = BuiltinKind(
         kube_finalizers=False,
         unconditional_update=False,
         validate=validate_runtime_class,
-        validate_update=validate_runtime_class_update,
         warnings=runtime_class_warnings,
     ),
     printer=Printer((NAME, Column("Handler"), AGE), _cells),

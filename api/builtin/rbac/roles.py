@@ -49,8 +49,6 @@ def _rules(obj: Object, *, namespaced: bool) -> list[Cause]:
     causes: list[Cause] = []
     for index, rule in enumerate(obj.get("rules") or ()):
         field = f"rules[{index}]"
-        if not rule.get("verbs"):
-            causes.append(required(f"{field}.verbs", "verbs must contain at least one value"))
         urls = rule.get("nonResourceURLs")
         if urls:
             path = f"{field}.nonResourceURLs"
@@ -98,7 +96,7 @@ def _binding(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> list[C
     if reference.get("kind", "") not in kinds:
         causes.append(not_supported("roleRef.kind", reference.get("kind", ""), kinds))
     name = reference.get("name", "")
-    causes += wrong("roleRef.name", name, names.path_segment(name)) if name else [required("roleRef.name")]
+    causes += wrong("roleRef.name", name, names.path_segment(name)) if name else []
     for index, subject in enumerate(obj.get("subjects") or ()):
         causes += _subject(subject, f"subjects[{index}]", namespaced=namespaced)
     return causes
@@ -106,7 +104,7 @@ def _binding(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> list[C
 
 def _subject(subject: Object, field: str, *, namespaced: bool) -> list[Cause]:
     kind, name, group = subject.get("kind", ""), subject.get("name", ""), subject.get("apiGroup", "")
-    causes = [] if name else [required(f"{field}.name")]
+    causes: list[Cause] = []
     if kind == "ServiceAccount":
         if name:
             causes += dns_subdomain(name, f"{field}.name")

@@ -9,36 +9,32 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, aged
-from kubechronicle.api.builtin.common.resource_amounts import is_extended
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.resource.devices import (
     MAX_CONFIGS,
     MAX_SELECTORS,
     cel_selector,
-    check_each,
+    check_tagged,
     configuration,
 )
-from kubechronicle.api.errors.field_errors import Cause, invalid_value
+from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.strategy.strategy import Check, Strategy
+from kubechronicle.api.values.names import any_name
 from kubechronicle.api.values.objects import Object
 
 
 def validate_device_class(obj: Object) -> list[Cause]:
-    """Check the selectors, driver configuration and extended resource name of a DeviceClass."""
+    """Check the selectors and driver configuration of a DeviceClass."""
     spec = obj["spec"]
-    causes = check_each(spec.get("selectors"), MAX_SELECTORS, "spec.selectors", cel_selector)
-    causes += check_each(spec.get("config"), MAX_CONFIGS, "spec.config", configuration)
-    name = spec.get("extendedResourceName")
-    if name is not None and not is_extended(name):
-        causes.append(invalid_value("spec.extendedResourceName", name, "must be a valid extended resource name"))
-    return causes
+    causes = check_tagged(spec.get("selectors"), MAX_SELECTORS, "spec.selectors", cel_selector)
+    return causes + check_tagged(spec.get("config"), MAX_CONFIGS, "spec.config", configuration)
 
 
 KIND: Final = BuiltinKind(
     resource="deviceclasses.resource.k8s.io",
     strategy=Strategy(
         update_checks=(Check.METADATA, Check.METADATA_CHANGE, Check.OBJECT),
-        names="long",
+        check_name=any_name,  # a tag has the rule
         returns_deleted=True,
         status=False,
         generation=True,

@@ -17,8 +17,6 @@ from kubechronicle.api.values.objects import Object
 
 Check = Callable[[Any, str], list[Cause]]
 
-OPERATORS: Final = ("Equal", "Exists")
-EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 MAX_SELECTORS: Final = 32
 MAX_CONFIGS: Final = 32
 MAX_EXPRESSION: Final = 10 * 1024
@@ -37,6 +35,12 @@ def check_each(items: Sequence[Any] | None, most: int, field: str, check: Check)
     if 0 <= most < len(items):
         return [too_many(field, len(items), most)]
     return [cause for index, item in enumerate(items) for cause in check(item, f"{field}[{index}]")]
+
+
+def check_tagged(items: Sequence[Any] | None, most: int, field: str, check: Check) -> list[Cause]:
+    """Check every item of a list whose length, and whose repetitions, a tag bounds; none of too long a list."""
+    items = items or ()
+    return [] if len(items) > most else check_each(items, -1, field, check)
 
 
 def check_each_unique(
@@ -86,15 +90,6 @@ def qualified_name(name: str, field: str) -> list[Cause]:
     return causes + (_identifier(own, field) if own else [invalid_value(field, "", "the name must not be empty")])
 
 
-def fully_qualified_name(name: str, field: str) -> list[Cause]:
-    """Check the name of an attribute with a domain."""
-    causes = qualified_name(name, field)
-    if "/" not in name:
-        detail = "a fully qualified name must be a domain and a name separated by a slash"
-        causes.append(invalid_value(field, name, detail))
-    return causes
-
-
 # -- selectors and configuration --------------------------------------------------------------------------------------
 
 
@@ -119,9 +114,6 @@ def parameters(given: Any, field: str, most: int = MAX_PARAMETERS) -> list[Cause
 
 
 def configuration(config: Object, field: str) -> list[Cause]:
-    """Check the driver and the parameters of a device configuration."""
+    """Check the parameters of a device configuration."""
     opaque, path = config.get("opaque"), f"{field}.opaque"
-    if opaque is None:
-        return [required(path)]
-    causes = csi_driver_name(opaque.get("driver", ""), f"{path}.driver")
-    return causes + parameters(opaque.get("parameters"), f"{path}.parameters")
+    return [required(path)] if opaque is None else parameters(opaque.get("parameters"), f"{path}.parameters")

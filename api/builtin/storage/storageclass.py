@@ -11,10 +11,8 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import (
-    immutable,
     one_of_if_set,
     qualified_name,
-    sorted_labels,
     unique,
     wrong,
 )
@@ -52,7 +50,7 @@ def check_provisioner(name: str, field: str) -> list[Cause]:
 
 def validate_storage_class(obj: Object) -> list[Cause]:
     """Check the provisioner, parameters, modes and topologies of a StorageClass."""
-    causes = check_provisioner(obj.get("provisioner", ""), "provisioner")
+    causes = check_provisioner(obj["provisioner"], "provisioner") if obj.get("provisioner") else []
     causes += check_parameters(obj.get("parameters") or {}, "parameters")
     policy, mode = obj.get("reclaimPolicy"), obj.get("volumeBindingMode")
     causes += one_of_if_set(policy or None, ("Delete", "Retain"), "reclaimPolicy")
@@ -82,14 +80,6 @@ def _topologies(terms: Any) -> list[Cause]:
         times = min(earlier[shown] + (0 if seen else len(terms)), MAX_REPEATED)
         causes += [duplicate(f"allowedTopologies[{index}].matchLabelExpressions", "")] * times
         earlier[shown] += 1
-    return causes
-
-
-def validate_storage_class_update(new: Object, old: Object) -> list[Cause]:
-    """Reject changes: the meaning of a class is fixed."""
-    causes = immutable("parameters", sorted_labels(new.get("parameters")), sorted_labels(old.get("parameters")))
-    for name in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
-        causes += immutable(name, new.get(name), old.get(name))
     return causes
 
 
@@ -144,7 +134,6 @@ KIND: Final = BuiltinKind(
         returns_deleted=True,
         status=False,
         validate=validate_storage_class,
-        validate_update=validate_storage_class_update,
         warnings=storage_class_warnings,
     ),
     default_values={"storage.v1.StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}},

@@ -9,15 +9,13 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import MAX_INT32, dns_subdomain, missing
-from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field_column, name_of
 from kubechronicle.api.builtin.common.status_strategies import only_status
-from kubechronicle.api.builtin.common.volume_sources import csi_driver_name, one_source
+from kubechronicle.api.builtin.common.volume_sources import one_source
 from kubechronicle.api.builtin.core.persistentvolume import MAY_STAND_BESIDE, PERSISTENT_SOURCES
 from kubechronicle.api.builtin.core.persistentvolumeclaim import access_modes
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required, too_long
-from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -27,10 +25,9 @@ _ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persisten
 
 
 def validate_attachment(obj: Object) -> list[Cause]:
-    """Check the driver, node and single volume of a VolumeAttachment."""
+    """Check the node and single volume of a VolumeAttachment."""
     spec = obj["spec"]
-    attacher, source, path = spec.get("attacher", ""), spec.get("source") or {}, "spec.source"
-    causes = csi_driver_name(attacher, "spec.attacher")
+    source, path, causes = spec.get("source") or {}, "spec.source", list[Cause]()
     inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
     if inline is None and name is None:
         causes.append(required(path, _ONE_SOURCE))
@@ -82,13 +79,6 @@ def _attachment_status(obj: Object) -> list[Cause]:
     return causes
 
 
-def validate_attachment_update(new: Object, old: Object) -> list[Cause]:
-    """Reject a changed spec."""
-    if new["spec"] == old["spec"]:
-        return []
-    return [invalid_value("spec", record(new["spec"], "VolumeAttachmentSpec"), IMMUTABLE)]
-
-
 def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     spec = obj.get("spec") or {}
     return [
@@ -111,7 +101,6 @@ KIND: Final = BuiltinKind(
         returns_deleted=True,
         unconditional_update=False,
         validate=validate_attachment,
-        validate_update=validate_attachment_update,
         subresources=only_status(checks=(Check.METADATA, Check.OBJECT)),
     ),
     printer=Printer(

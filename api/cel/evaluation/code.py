@@ -24,6 +24,10 @@ SLOTS: Final = 5
 """The index of the first slot."""
 
 
+class ConstantError(Exception):
+    """A conversion of a constant that fails at planning time."""
+
+
 class Code:
     """A planned part.
 

@@ -8,7 +8,16 @@ from typing import Any, Final
 from kubechronicle.api.cel.costs.call_costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation import access, calls, loops
-from kubechronicle.api.cel.evaluation.code import SLOTS, Closure, Code, Context, conditional, constant, logic
+from kubechronicle.api.cel.evaluation.code import (
+    SLOTS,
+    Closure,
+    Code,
+    ConstantError,
+    Context,
+    conditional,
+    constant,
+    logic,
+)
 from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.types import Type
@@ -133,7 +142,7 @@ class Planner:
             try:
                 return constant(build(constant_context()))
             except EvaluationError as error:
-                raise calls.ConstantError(str(error)) from error
+                raise ConstantError(str(error)) from error
         return Code(build, sum(key.cost + value.cost for key, value, _ in rows) + MAP_CREATE)
 
     def _struct(self, node: ast.StructNode) -> Code:

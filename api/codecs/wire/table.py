@@ -87,11 +87,16 @@ def message_for(api_version: str, kind: str) -> str | None:
     """Return the name of the message of an apiVersion and kind, None if the kind has no protobuf form."""
     package = reading.release().group_versions.get(api_version)
     declared = None if package is None else package.types.get(kind)
-    if declared is not None and _is_message(declared):
-        return _name(declared)
+    if declared is not None and (name := _message_of(declared)) is not None:
+        return name
     if kind in OPTION_KINDS or (api_version == "v1" and kind in UNVERSIONED_KINDS):
         return f"meta/v1.{kind}"
     return None
+
+
+@cache  # bounded by the table
+def _message_of(declared: Declared) -> str | None:
+    return _name(declared) if _is_message(declared) else None
 
 
 def _name(declared: Declared) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kubechronicle.ops.development.differential import reference
-from kubechronicle.ops.development.kinds import bootstrap, gates, modules, writing
+from kubechronicle.ops.development.kinds import bootstrap, gates, modules, report, writing
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 CACHE: Final = ROOT / ".cache" / "kinds"
@@ -47,10 +47,17 @@ def main(arguments: Sequence[str]) -> int:
     if match is None:
         parser.error(f"KUBERNETES must be a release such as {reference.KUBERNETES}, not {given.release}")
     try:
-        return _run(given.release, ROOT / "api" / "kinds" / match[1], check=given.check)
+        code = _run(given.release, ROOT / "api" / "kinds" / match[1], check=given.check)
     except subprocess.CalledProcessError as error:
-        print(error.stderr or error, file=sys.stderr)
+        print(error.stderr or error.output or error, file=sys.stderr)
         return 2
+    except writing.NoTypesError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if not given.check:
+        for line in report.unserved(match[1]):
+            print(f"not served: {line}")
+    return code
 
 
 def _run(release: str, target: Path, *, check: bool) -> int:

@@ -21,6 +21,8 @@ FACTS: Final = Path(__file__).with_name("facts.go")
 API: Final = "k8s.io/api"
 MACHINERY: Final = "k8s.io/apimachinery"
 EXTENSIONS: Final = "k8s.io/apiextensions-apiserver"
+EXTENSIONS_API: Final = "k8s.io/apiextensions-api"
+"""The module of the types of EXTENSIONS since 1.38."""
 AGGREGATOR: Final = "k8s.io/kube-aggregator"
 MODULES: Final = (API, MACHINERY, EXTENSIONS, AGGREGATOR)
 KUBERNETES: Final = "k8s.io/kubernetes"
@@ -28,8 +30,6 @@ KUBERNETES: Final = "k8s.io/kubernetes"
 OTHERS: Final = (
     f"{MACHINERY}/pkg/apis/meta/v1",
     f"{MACHINERY}/pkg/apis/meta/v1beta1",
-    f"{EXTENSIONS}/pkg/apis/apiextensions/v1",
-    f"{EXTENSIONS}/pkg/apis/apiextensions/v1beta1",
     f"{AGGREGATOR}/pkg/apis/apiregistration/v1",
     f"{AGGREGATOR}/pkg/apis/apiregistration/v1beta1",
     f"{MACHINERY}/pkg/api/resource",
@@ -52,7 +52,12 @@ def packages(release: str) -> list[Package]:
     libraries = "v0" + release.removeprefix("v1")
     versions = dict.fromkeys(MODULES, libraries)
     folders = {module: folder(module, version) for module, version in versions.items()}
-    found = _facts(folders, versions, [*_group_versions(folders[API]), *OTHERS])
+    extensions = EXTENSIONS
+    if f"{EXTENSIONS_API} v" in (folders[EXTENSIONS] / "go.mod").read_text():
+        extensions, versions[EXTENSIONS_API] = EXTENSIONS_API, libraries
+        folders[EXTENSIONS_API] = folder(EXTENSIONS_API, libraries)
+    definitions = [f"{extensions}/pkg/apis/apiextensions/{version}" for version in ("v1", "v1beta1")]
+    found = _facts(folders, versions, [*_group_versions(folders[API]), *OTHERS, *definitions])
     for version, paths in FORMER.items():
         missing = [path for path in paths if path not in {each["path"] for each in found}]
         if missing:

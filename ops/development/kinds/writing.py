@@ -15,7 +15,7 @@ Fact = dict[str, Any]
 
 _MACHINERY: Final = re.compile(r"k8s\.io/apimachinery/pkg/(?:api/|util/)?(resource|runtime|types|intstr|version)")
 _GROUP_VERSION: Final = re.compile(
-    r"k8s\.io/(?:api|(?:apimachinery|apiextensions-apiserver|kube-aggregator)/pkg/apis)/(\w+)/(v\w+)"
+    r"k8s\.io/(?:api|(?:apimachinery|apiextensions-api|apiextensions-apiserver|kube-aggregator)/pkg/apis)/(\w+)/(v\w+)"
 )
 _INTERNAL: Final = re.compile(r"k8s\.io/kubernetes/pkg/apis/(\w+)")
 _NAME: Final = re.compile(r"(k8s\.io/[\w./-]+)\.(\w+)")
@@ -35,6 +35,10 @@ _TAG: Final = re.compile(r"\+([A-Za-z][\w:.-]*)(.*)")
 _LIVES: Final = {"Introduced": "introduced", "Deprecated": "deprecated", "Removed": "removed"}
 
 
+class NoTypesError(Exception):
+    """A package has no types, which would be left out silently."""
+
+
 def short(path: str) -> str:
     """Return a package's name in api/kinds: ``core.v1``, ``resource``, and ``internal.core`` for internal types."""
     internal = _INTERNAL.fullmatch(path)
@@ -50,7 +54,7 @@ def short(path: str) -> str:
 
 
 def files(packages: Sequence[Fact], release: str) -> dict[str, str]:
-    """Return name -> text of all files of a release."""
+    """Return name -> text of all files of a release. NoTypesError: a package is empty."""
     _settle_fields(packages)
     _name_internal_fields(packages)
     wanted = _wanted(packages)
@@ -61,7 +65,7 @@ def files(packages: Sequence[Fact], release: str) -> dict[str, str]:
         writer = _Writer(package, constants, values)
         kinds = [each for each in package["types"] if f"{package['path']}.{each['name']}" in wanted]
         if not kinds:
-            continue
+            raise NoTypesError(f"{package['path']} declares no types: have they moved to another module?")
         name = short(package["path"])
         if _INTERNAL.fullmatch(package["path"]):
             made[f"{name.replace('.', '/')}.txt"] = writer.types(kinds, release)

@@ -14,6 +14,7 @@ from in_process import MAPS, PODS, InProcess, configmap, open_server, pod
 from stalls.longest_pass import passes_below
 
 from kubechronicle.actors import pending_work
+from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.webhooks import mutating
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -151,3 +152,15 @@ async def test_a_small_object_of_many_defaults() -> None:
         with passes_below(LONGEST / 2):
             answer = await server.ask("POST", WIDGETS, {**widget, "metadata": {"name": "b"}, "entries": [{}] * 1_990})
         assert answer.ok()["entries"][1_989]["p99"] == "d"
+
+
+async def test_a_large_service_account() -> None:
+    account = {"metadata": {"name": "large"}, "imagePullSecrets": [{"name": f"s{number}"} for number in range(60_000)]}
+    async with open_server(admission=plugins.DEFAULT) as server:
+        await server.post("/api/v1/namespaces/default/serviceaccounts", account)
+        for name in ("a", "b"):
+            body = pod(name)
+            body["spec"]["serviceAccountName"] = "large"
+            with passes_below(LONGEST):
+                answer = await server.ask("POST", PODS, body)
+            assert len(answer.ok()["spec"]["imagePullSecrets"]) == 60_000

@@ -69,7 +69,8 @@ def test_requests(request_: Object, found: list[str]) -> None:
 
 
 def test_request_names_must_differ() -> None:
-    assert rejections_of(CLAIMS, claim(EXACTLY, EXACTLY)) == ['spec.devices.requests[1]: Duplicate value: "gpu"']
+    (found,) = rejections_of(CLAIMS, claim(EXACTLY, EXACTLY))
+    assert found.startswith('spec.devices.requests[1]: Duplicate value: {"name":"gpu","exactly":')
     many = [{**EXACTLY, "name": f"g{index}"} for index in range(33)]
     assert rejections_of(CLAIMS, claim(*many)) == ["spec.devices.requests: Too many: 33: must have at most 32 items"]
 
@@ -128,7 +129,8 @@ def test_templates_have_no_other_metadata() -> None:
 
 def test_classes_name_extended_resources() -> None:
     found = rejections_of(CLASSES, {"spec": {"extendedResourceName": "cpu"}})
-    assert found == ['spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name']
+    detail = "a name must be a domain-prefixed path, such as 'example.com/my-prop'"
+    assert found == [f'spec.extendedResourceName: Invalid value: "cpu": {detail}']
 
 
 # -- allocation -------------------------------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ def test_allocation_is_immutable_until_removed() -> None:
     status = {**ALLOCATED, "devices": [driver]}
     stored = update(CLAIMS, create(CLAIMS, claim()), {"status": status}, "status").object
     changed = {"status": {"allocation": {"devices": {"results": [{**RESULT, "device": "gpu-1"}]}}}}
-    with pytest.raises(Exception, match="field is immutable"):
+    with pytest.raises(Exception, match="field cannot be modified once set"):
         update(CLAIMS, stored, changed, "status")
     gone = update(CLAIMS, stored, {"status": {"allocation": None}}, "status").object
     assert gone["status"] == {}
@@ -177,8 +179,8 @@ def test_allocation_is_immutable_until_removed() -> None:
     [
         ({"request": "x"}, 'request: Invalid value: "x": must be the name of a request'),
         ({"pool": ""}, "pool: Required value"),
-        ({"shareID": "nope"}, 'shareID: Invalid value: "nope": error validating uid: invalid UUID length: 4'),
-        ({"shareID": UID.upper()}, f'shareID: Invalid value: "{UID.upper()}": uid must be in RFC 4122 normalized'),
+        ({"shareID": "nope"}, 'shareID: Invalid value: "nope": must be a lowercase UUID'),
+        ({"shareID": UID.upper()}, f'shareID: Invalid value: "{UID.upper()}": must be a lowercase UUID'),
         ({"bindingConditions": ["a"]}, "bindingFailureConditions: Invalid value: null: bindingFailureConditions are"),
     ],
 )
@@ -198,9 +200,9 @@ def test_drivers_report_only_allocated_devices() -> None:
         "status.devices[0].conditions[0].status: Required value",
         "status.devices[0].conditions[0].lastTransitionTime: Required value",
         "status.devices[0].conditions[0].reason: Required value",
-        "status.devices[0].networkData.interfaceName: Too long: may not be more than 256 bytes",
         'status.devices[0].networkData.ips[0]: Invalid value: "10.0.0.1": must be a valid address in CIDR form, '
         "(e.g. 10.9.8.7/24 or 2001:db8::1/64)",
+        "status.devices[0].networkData.interfaceName: Too long: may not be more than 256 bytes",
     ]
 
 
@@ -233,10 +235,10 @@ def test_slices(spec: Object, found: list[str]) -> None:
 @pytest.mark.parametrize(
     ("device", "found"),
     [
-        ({"attributes": {"model": {}}}, 'attributes[model]: Invalid value: "": exactly one value must be specified'),
+        ({"attributes": {"model": {}}}, 'attributes[model]: Invalid value: "": must specify one of: `int`'),
         (
             {"attributes": {"model": {"int": 1, "string": "x"}}},
-            'attributes[model]: Invalid value: {"IntValue":1,"BoolValue":null,"StringValue":"x",',
+            'attributes[model]: Invalid value: "{int, string}": must specify exactly one of: `int`',
         ),
         ({"attributes": {"a": {"version": "1.2"}}}, 'attributes[a].version: Invalid value: "1.2": must be a string'),
         ({"attributes": {"/a": {"int": 1}}}, 'attributes: Invalid value: "": the domain must not be empty'),

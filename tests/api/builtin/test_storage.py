@@ -73,10 +73,7 @@ def test_csi_drivers() -> None:
 def test_volume_attachments() -> None:
     path = "storage.k8s.io/v1/volumeattachments"
     body = {"spec": {"attacher": "d.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}
-    assert rejections_of(path, body, {"spec": {"nodeName": "m"}}) == [
-        'spec: Invalid value: {"Attacher":"d.example.com","Source":{"PersistentVolumeName":"v",'
-        '"InlineVolumeSpec":null},"NodeName":"m"}: field is immutable'
-    ]
+    assert rejections_of(path, body, {"spec": {"nodeName": "m"}}) == ["spec: Invalid value: null: field is immutable"]
     long = {"attached": False, "attachError": {"message": "x" * 1025}}
     assert rejections_of(path, body, {"status": long}, below="status") == [
         "status.attachError.message: Too long: may not be more than 262144 bytes"

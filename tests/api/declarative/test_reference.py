@@ -17,7 +17,6 @@ from kubechronicle.api.declarative.compiler import Compiler
 from kubechronicle.api.declarative.functions import BETA, ENFORCED, STANDARD
 from kubechronicle.api.declarative.rules import Operation
 from kubechronicle.api.kinds import reading
-from tests.api.declarative.drawing import options_of
 
 ANSWERS = Path(__file__).parent / "reference" / "answers.jsonl"
 BELOW_BETA = frozenset((STANDARD,))
@@ -35,8 +34,7 @@ def answers() -> Iterator[dict[str, Any]]:
 
 def found(answer: dict[str, Any], levels: frozenset[str]) -> list[tuple[str, str, str]]:
     rule = compiler(levels).rule(name(answer))
-    options = {name: name in answer["options"] for name in options_of(reading.release("1.37"))}
-    op = Operation(update=answer["old"] is not None, options=options)
+    op = Operation(update=answer["old"] is not None, option=lambda name: name in answer["options"])
     causes = () if rule is None else rule(op, "", answer["object"], answer["old"])
     return [(cause.reason, cause.field, cause.message) for cause in causes]
 

@@ -108,7 +108,7 @@ def check(tmp_path: Path) -> Check:
         rule = Compiler(release, levels).rule("x.v1.T")
         if rule is None:
             return ["no rule"]
-        return [str(cause) for cause in rule(Operation(update=old is not None, options=options), "", new, old)]
+        return [str(cause) for cause in rule(Operation(update=old is not None, option=options.get), "", new, old)]
 
     return run
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rejections import rejection_reasons
 
-from kubechronicle.api.builtin.defaults import VALUES
+from kubechronicle.api.builtin.kinds import DEFAULT_VALUES
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.schema import types
@@ -46,7 +46,7 @@ def test_an_empty_string_in_a_plain_field_gets_the_default() -> None:
 
 def test_no_table_repeats_a_default_that_a_type_declares() -> None:
     release = reading.release()
-    for name, values in VALUES.items():
+    for name, values in DEFAULT_VALUES.items():
         declared = types.defaults(release.declared(name).definition)
         assert not values.items() & declared.items(), name
 

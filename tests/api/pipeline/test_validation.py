@@ -72,9 +72,15 @@ def test_changed_metadata_is_checked_as_often_as_in_kubernetes(path: str, body: 
 
 def test_roles_report_their_rules_before_the_change_of_metadata() -> None:
     path = "rbac.authorization.k8s.io/v1/roles"
-    causes = rejection_causes(path, {"rules": []}, {"rules": [{"verbs": []}], **OWNER})
+    causes = rejection_causes(path, {"rules": []}, {"rules": [{"verbs": ["get"]}], **OWNER})
     fields = [field for field, _ in causes]
-    assert fields.index("rules[0].verbs") < max(i for i, name in enumerate(fields) if name.endswith("uid"))
+    assert fields.index("rules[0].apiGroups") < max(i for i, name in enumerate(fields) if name.endswith("uid"))
+
+
+def test_what_tags_find_comes_last() -> None:
+    path = "rbac.authorization.k8s.io/v1/roles"
+    causes = rejection_causes(path, {"rules": []}, {"rules": [{"verbs": []}], **OWNER})
+    assert causes[-1][0] == "rules[0].verbs"
 
 
 def test_a_prefix_of_names_is_not_checked_where_the_name_is() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kubechronicle.api.builtin.columns import PRINTERS
 from kubechronicle.api.builtin.common.cell_text import ages_at, human_duration, joined, selector_text
+from kubechronicle.api.builtin.kinds import PRINTERS
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry, known_registry

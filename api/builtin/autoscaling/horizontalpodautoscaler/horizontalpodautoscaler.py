@@ -7,7 +7,6 @@ The files beside this one have its validation, and its conversions between four 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -163,13 +162,8 @@ KIND: Final = BuiltinKind(
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation.autoscaler_status)}),
         validate=validation.autoscaler,
         validate_update=validation.autoscaler_update,
-        with_gates={
-            "HPAGeneration": {"generation": True},
-            "HPAScaleToZero": {
-                "validate": partial(validation.autoscaler, least=0),
-                "validate_update": partial(validation.autoscaler_update, least=0),
-            },
-        },
+        options_in_use=MappingProxyType({"HPAScaleToZero": lambda old: old["spec"].get("minReplicas") == 0}),
+        with_gates={"HPAGeneration": {"generation": True}},
     ),
     default_values={
         "autoscaling.v2.HorizontalPodAutoscalerSpec": _SPEC,

@@ -21,34 +21,25 @@ MAX_PERIOD: Final = 1800
 MAX_WINDOW: Final = 3600
 
 
-def autoscaler(obj: Object, least: int = 1) -> list[Cause]:
-    """Check a new autoscaler. ``least``: the smallest minReplicas."""
+def autoscaler(obj: Object) -> list[Cause]:
+    """Check a new autoscaler."""
     target = obj["spec"].get("scaleTargetRef") or {}
     problem = _api_version(target, needs_group=target.get("kind") != "ReplicationController")
-    return _spec(obj["spec"], problem, least, old={})
+    return _spec(obj["spec"], problem, old={})
 
 
-def autoscaler_update(new: Object, old: Object, least: int = 1) -> list[Cause]:
-    """Check a changed autoscaler; the API version of its target only if the version or the kind has changed.
-
-    ``least``: the smallest minReplicas, unless the old object has 0.
-    """
+def autoscaler_update(new: Object, old: Object) -> list[Cause]:
+    """Check a changed autoscaler; the API version of its target only if the version or the kind has changed."""
     target, held = (each["spec"].get("scaleTargetRef") or {} for each in (new, old))
     same = all(target.get(name, "") == held.get(name, "") for name in ("apiVersion", "kind"))
     problem = "" if same else _api_version(target, needs_group=target.get("kind") != "ReplicationController")
-    return _spec(new["spec"], problem, 0 if old["spec"].get("minReplicas") == 0 else least, old=old["spec"])
+    return _spec(new["spec"], problem, old=old["spec"])
 
 
-def _spec(spec: Object, target_problem: str, least: int, *, old: Object) -> list[Cause]:
+def _spec(spec: Object, target_problem: str, *, old: Object) -> list[Cause]:
     """Check the bounds, target, metrics and behavior. ``target_problem`` is of the target's API version."""
     causes: list[Cause] = []
     low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
-    if low < least:
-        causes.append(invalid_value("spec.minReplicas", low, f"must be greater than or equal to {least}"))
-    if high == 0:
-        causes.append(required("spec.maxReplicas", "must be set and greater than 0"))
-    elif high < 0:
-        causes.append(invalid_value("spec.maxReplicas", high, "must be greater than or equal to 1"))
     if high < low:
         causes.append(invalid_value("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
     causes += _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", target_problem)

@@ -11,7 +11,7 @@ from typing import Final
 from kubechronicle.api.values import images, quantity
 from kubechronicle.api.values.objects import Object
 
-# -- qos --------------------------------------------------------------------------------------------------------------
+# -- quality of service class -----------------------------------------------------------------------------------------
 
 _QOS_RESOURCES: Final = ("cpu", "memory")
 

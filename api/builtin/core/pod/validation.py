@@ -208,7 +208,7 @@ def _fewer_gates(wanted: Sequence[Object], present: Sequence[Object]) -> list[Ca
     ]
 
 
-# -- validation profiles ----------------------------------------------------------------------------------------------
+# -- profiles ---------------------------------------------------------------------------------------------------------
 
 APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"

@@ -24,7 +24,7 @@ from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_valu
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
 
-# -- validation environment -------------------------------------------------------------------------------------------
+# -- environment ------------------------------------------------------------------------------------------------------
 
 ENV_FIELDS: Final = (
     "metadata.name",
@@ -204,7 +204,7 @@ def environment_from(sources: Sequence[Object], field: str) -> list[Cause]:
     return causes
 
 
-# -- validation probes ------------------------------------------------------------------------------------------------
+# -- probes -----------------------------------------------------------------------------------------------------------
 
 _HEADER: Final = re.compile(r"[-A-Za-z0-9]+\Z")
 _HEADER_MESSAGE: Final = (

@@ -43,7 +43,7 @@ from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, i
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
 
-# -- validation files -------------------------------------------------------------------------------------------------
+# -- files ------------------------------------------------------------------------------------------------------------
 
 FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 
@@ -152,7 +152,7 @@ def _conflicts(path: str, owner: str | None, field: str, taken: set[str]) -> lis
     return []
 
 
-# -- validation volumes -----------------------------------------------------------------------------------------------
+# -- volumes ----------------------------------------------------------------------------------------------------------
 
 
 def _empty_dir(source: Object, field: str) -> list[Cause]:

@@ -45,7 +45,6 @@ KIND: Final = BuiltinKind(
         update_checks=(Check.METADATA, Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         validate=validation.claim,
-        validate_update=validation.claim_update,
         subresources=only_status(validation_status.claim_status, validation_status.forget_deallocated),
     ),
     default_functions={

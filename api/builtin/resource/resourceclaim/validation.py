@@ -10,25 +10,21 @@ from typing import Final
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, wrong
 from kubechronicle.api.builtin.common.go_shapes import printed_metadata, record
 from kubechronicle.api.builtin.resource.devices import (
-    EFFECTS,
     MAX_CONFIGS,
     MAX_SELECTORS,
-    OPERATORS,
     Check,
     cel_selector,
     check_each,
-    check_each_unique,
+    check_tagged,
     configuration,
-    fully_qualified_name,
 )
-from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.template_metadata import validate_template_metadata
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
-ALLOCATION_MODES: Final = ("All", "ExactCount")
 MAX_REQUESTS: Final = 32
 MAX_CONSTRAINTS: Final = 32
 MAX_ALTERNATIVES: Final = 8
@@ -73,46 +69,31 @@ def request_reference(known: RequestNames) -> Check:
 
 def toleration(given: Object, field: str) -> list[Cause]:
     """Check the toleration of device taints."""
-    key, value = given.get("key", ""), given.get("value", "")
-    operator, effect = given.get("operator", ""), given.get("effect", "")
-    causes = wrong(f"{field}.key", key, names.qualified_name(key)) if key else []
-    if operator == "Exists":
-        if value:
-            causes.append(invalid_value(f"{field}.value", value, "must be empty for operator `Exists`"))
-    elif operator == "Equal":
-        causes += wrong(f"{field}.value", value, names.label_value(value))
-    elif not operator:
-        causes.append(required(f"{field}.operator"))
-    else:
-        causes.append(not_supported(f"{field}.operator", operator, OPERATORS))
-    if effect and effect not in EFFECTS:
-        causes.append(not_supported(f"{field}.effect", effect, EFFECTS))
-    return causes
+    operator, value = given.get("operator", ""), given.get("value", "")
+    if operator == "Exists" and value:
+        return [invalid_value(f"{field}.value", value, "must be empty for operator `Exists`")]
+    return wrong(f"{field}.value", value, names.label_value(value)) if operator == "Equal" else []
 
 
 def _exact(request: Object, field: str) -> list[Cause]:
     name, path = request.get("deviceClassName", ""), f"{field}.deviceClassName"
-    causes = dns_subdomain(name, path) if name else [required(path)]
-    causes += check_each(request.get("selectors"), MAX_SELECTORS, f"{field}.selectors", cel_selector)
+    return (dns_subdomain(name, path) if name else [required(path)]) + _either(request, field)
+
+
+def _either(request: Object, field: str) -> list[Cause]:
+    causes = check_tagged(request.get("selectors"), MAX_SELECTORS, f"{field}.selectors", cel_selector)
     mode, count = request.get("allocationMode", ""), request.get("count", 0)
     if mode == "All":
         if count:
             detail = "must not be specified when allocationMode is 'All'"
             causes.append(invalid_value(f"{field}.count", count, detail))
-    elif mode == "ExactCount":
-        if count <= 0:
-            causes.append(invalid_value(f"{field}.count", count, "must be greater than zero"))
-    else:
-        causes.append(not_supported(f"{field}.allocationMode", mode, ALLOCATION_MODES))
+    elif mode == "ExactCount" and count <= 0:
+        causes.append(invalid_value(f"{field}.count", count, "must be greater than zero"))
     return causes + check_each(request.get("tolerations"), -1, f"{field}.tolerations", toleration)
 
 
 def _alternative(request: Object, field: str) -> list[Cause]:
-    return dns_label(request.get("name", ""), f"{field}.name") + _exact(request, field)
-
-
-def _name_of(item: Object) -> str:
-    return str(item.get("name", ""))
+    return dns_label(request.get("name", ""), f"{field}.name") + _either(request, field)
 
 
 def _request(request: Object, field: str) -> list[Cause]:
@@ -125,7 +106,7 @@ def _request(request: Object, field: str) -> list[Cause]:
     elif exact is not None:
         causes += _exact(exact, f"{field}.exactly")
     else:
-        causes += check_each_unique(choices, MAX_ALTERNATIVES, f"{field}.firstAvailable", _alternative, _name_of)
+        causes += check_tagged(choices, MAX_ALTERNATIVES, f"{field}.firstAvailable", _alternative)
     return causes
 
 
@@ -137,31 +118,22 @@ def _claim_spec(spec: Object, field: str) -> list[Cause]:
     refers = request_reference(request_names(spec))
 
     def constraint(given: Object, place: str) -> list[Cause]:
-        causes = check_each_unique(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
-        for name in ("matchAttribute", "distinctAttribute"):
-            if given.get(name) is not None:
-                return causes + fully_qualified_name(given[name], f"{place}.{name}")
-        return [*causes, required(place, ONE_ATTRIBUTE)]
+        causes = check_tagged(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
+        named = any(given.get(name) is not None for name in ("matchAttribute", "distinctAttribute"))
+        return causes if named else [*causes, required(place, ONE_ATTRIBUTE)]
 
     def config(given: Object, place: str) -> list[Cause]:
-        causes = check_each_unique(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
+        causes = check_tagged(given.get("requests"), MAX_REQUESTS, f"{place}.requests", refers)
         return causes + configuration(given, place)
 
-    causes = check_each_unique(devices.get("requests"), MAX_REQUESTS, f"{path}.requests", _request, _name_of)
-    causes += check_each(devices.get("constraints"), MAX_CONSTRAINTS, f"{path}.constraints", constraint)
-    return causes + check_each(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
+    causes = check_tagged(devices.get("requests"), MAX_REQUESTS, f"{path}.requests", _request)
+    causes += check_tagged(devices.get("constraints"), MAX_CONSTRAINTS, f"{path}.constraints", constraint)
+    return causes + check_tagged(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
 
 
 def claim(obj: Object) -> list[Cause]:
     """Check the requests, constraints and configuration of a ResourceClaim."""
     return _claim_spec(obj["spec"], "spec")
-
-
-def claim_update(new: Object, old: Object) -> list[Cause]:
-    """Reject a changed spec."""
-    if same_json(new["spec"], old["spec"]):
-        return []
-    return [invalid_value("spec", record(new["spec"], "ResourceClaimSpec"), metadata.IMMUTABLE)]
 
 
 def claim_template(obj: Object) -> list[Cause]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, qualified_name, repeated, unique
 from kubechronicle.api.builtin.common.conditions import conditions
-from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.network_values import interface_address
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
 from kubechronicle.api.builtin.resource.devices import (
     Check,
     check_each,
-    check_each_unique,
+    check_tagged,
     configuration,
     parameters,
     pool_name,
@@ -25,12 +23,9 @@ from kubechronicle.api.errors.field_errors import (
     duplicate,
     forbidden,
     invalid_value,
-    not_supported,
     required,
-    too_long,
     too_many,
 )
-from kubechronicle.api.meta import metadata
 from kubechronicle.api.values.objects import Object
 
 MAX_RESERVED: Final = 256
@@ -40,14 +35,6 @@ MAX_BINDING: Final = 4
 MAX_CONDITIONS: Final = 8
 MAX_DATA: Final = 10 * 1024
 MAX_IPS: Final = 16
-MAX_INTERFACE: Final = 256
-MAX_HARDWARE: Final = 128
-SOURCES: Final = ("FromClaim", "FromClass")
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-_UUID_FORM: Final = (
-    "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
-    "characters"
-)
 DeviceId = tuple[str, str, str, str]
 
 
@@ -65,13 +52,10 @@ def _results(status: Object) -> list[Object]:
 
 
 def claim_status(new: Object, old: Object) -> list[Cause]:
-    """Check that consumers need an allocation, none are added to a deleted claim, and an allocation is immutable until
-    removed."""
+    """Check that consumers need an allocation, and that none are added to a deleted claim."""
     status, held, field = new.get("status") or {}, old.get("status") or {}, "status"
     reserved, allocation = status.get("reservedFor") or [], status.get("allocation")
-    causes = check_each_unique(
-        reserved, MAX_RESERVED, f"{field}.reservedFor", _consumer, lambda one: one.get("uid", "")
-    )
+    causes = check_tagged(reserved, MAX_RESERVED, f"{field}.reservedFor", _consumer)
     causes += _devices(status, f"{field}.devices")
     if reserved and allocation is None:
         detail = "may not be specified when `allocated` is not set"
@@ -85,23 +69,11 @@ def claim_status(new: Object, old: Object) -> list[Cause]:
         return causes
     if held.get("allocation") is None:
         return causes + _allocation(allocation, f"{field}.allocation", request_reference(request_names(new["spec"])))
-    if allocation != held["allocation"]:
-        shown = record(allocation, "AllocationResult")
-        causes.append(invalid_value(f"{field}.allocation", shown, metadata.IMMUTABLE))
     return causes
 
 
 def _consumer(reference: Object, field: str) -> list[Cause]:
     return [required(f"{field}.{name}") for name in ("resource", "name", "uid") if not reference.get(name)]
-
-
-def _uid(value: str, field: str) -> list[Cause]:
-    if _UUID.match(value):
-        return []
-    if re.fullmatch(r"(urn:uuid:)?\{?[0-9a-f-]{32,36}\}?", value.lower()) and value.count("-") in (0, 4):
-        return [invalid_value(field, value, _UUID_FORM)]
-    problem = "invalid UUID format" if len(value) == 36 else f"invalid UUID length: {len(value)}"
-    return [invalid_value(field, value, f"error validating uid: {problem}")]
 
 
 # -- allocations ------------------------------------------------------------------------------------------------------
@@ -112,21 +84,14 @@ def _allocation(allocation: Object, field: str, refers: Check) -> list[Cause]:
 
     def result(given: Object, place: str) -> list[Cause]:
         causes = refers(given.get("request", ""), f"{place}.request")
-        causes += csi_driver_name(given.get("driver", ""), f"{place}.driver")
-        causes += pool_name(given.get("pool", ""), f"{place}.pool")
-        causes += dns_label(given.get("device", ""), f"{place}.device") + binding(given, place)
-        return causes if given.get("shareID") is None else causes + _uid(given["shareID"], f"{place}.shareID")
+        return causes + dns_label(given.get("device", ""), f"{place}.device") + binding(given, place)
 
     def config(given: Object, place: str) -> list[Cause]:
-        source = given.get("source", "")
-        causes = [] if source else [required(f"{place}.source")]
-        if source and source not in SOURCES:
-            causes.append(not_supported(f"{place}.source", source, SOURCES))
-        causes += check_each_unique(given.get("requests"), MAX_RESULTS, f"{place}.requests", refers)
+        causes = check_tagged(given.get("requests"), MAX_RESULTS, f"{place}.requests", refers)
         return causes + configuration(given, place)
 
-    causes = check_each(devices.get("results"), MAX_RESULTS, f"{path}.results", result)
-    causes += check_each(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
+    causes = check_tagged(devices.get("results"), MAX_RESULTS, f"{path}.results", result)
+    causes += check_tagged(devices.get("config"), MAX_CONFIGS, f"{path}.config", config)
     selector = allocation.get("nodeSelector")
     return causes if selector is None else causes + node_selector(selector, f"{field}.nodeSelector")
 
@@ -135,8 +100,8 @@ def binding(device: Object, field: str) -> list[Cause]:
     """Check binding conditions and binding failure conditions: both lists are set or none, and they share no item."""
     ready, failed = device.get("bindingConditions") or [], device.get("bindingFailureConditions") or []
     ready_path, failed_path = f"{field}.bindingConditions", f"{field}.bindingFailureConditions"
-    causes = check_each(ready, MAX_BINDING, ready_path, qualified_name)
-    causes += check_each(failed, MAX_BINDING, failed_path, qualified_name)
+    causes = check_tagged(ready, MAX_BINDING, ready_path, qualified_name)
+    causes += check_tagged(failed, MAX_BINDING, failed_path, qualified_name)
     causes += unique(ready, ready_path)
     known = set(ready)
     for index, (name, again) in enumerate(zip(failed, repeated(failed), strict=True)):
@@ -159,24 +124,13 @@ def binding(device: Object, field: str) -> list[Cause]:
 
 def _devices(status: Object, field: str) -> list[Cause]:
     allocated = {_id(result) for result in _results(status)}
-    causes: list[Cause] = []
-    seen: set[DeviceId] = set()
-    devices = status.get("devices") or ()
-    for index, device in enumerate(devices):
-        causes += _device(device, f"{field}[{index}]", allocated)
-    for index, device in enumerate(devices):
-        if _id(device) in seen:
-            causes.append(duplicate(f"{field}[{index}]", _shown(_id(device))))
-        seen.add(_id(device))
-    return causes
+    return check_each(status.get("devices"), -1, field, lambda device, place: _device(device, place, allocated))
 
 
 def _device(device: Object, field: str, allocated: set[DeviceId]) -> list[Cause]:
     causes = csi_driver_name(device.get("driver", ""), f"{field}.driver")
     causes += pool_name(device.get("pool", ""), f"{field}.pool")
     causes += dns_label(device.get("device", ""), f"{field}.device")
-    if device.get("shareID") is not None:
-        causes += _uid(device["shareID"], f"{field}.shareID")
     if _id(device) not in allocated:
         causes.append(invalid_value(field, _shown(_id(device)), "must be an allocated device in the claim"))
     given = device.get("conditions") or ()
@@ -189,11 +143,7 @@ def _device(device: Object, field: str, allocated: set[DeviceId]) -> list[Cause]
 
 
 def _network(data: Object, field: str) -> list[Cause]:
-    causes: list[Cause] = []
-    for name, most in (("interfaceName", MAX_INTERFACE), ("hardwareAddress", MAX_HARDWARE)):
-        if len(data.get(name, "").encode()) > most:
-            causes.append(too_long(f"{field}.{name}", most))
-    return causes + check_each_unique(data.get("ips"), MAX_IPS, f"{field}.ips", interface_address)
+    return check_tagged(data.get("ips"), MAX_IPS, f"{field}.ips", interface_address)
 
 
 def forget_deallocated(new: Object, old: Object) -> None:

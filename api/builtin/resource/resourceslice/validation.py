@@ -11,14 +11,13 @@ from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, im
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
-from kubechronicle.api.builtin.resource.devices import EFFECTS, check_each, check_each_unique, pool_name
+from kubechronicle.api.builtin.resource.devices import check_each, check_each_unique, check_tagged, pool_name
 from kubechronicle.api.builtin.resource.devices import qualified_name as attribute_name
 from kubechronicle.api.builtin.resource.resourceclaim.validation_status import binding
 from kubechronicle.api.errors.field_errors import (
     Cause,
     forbidden,
     invalid_value,
-    not_supported,
     required,
     too_long,
     too_many,
@@ -39,7 +38,6 @@ MAX_TAINTS: Final = 16
 MAX_VALUE: Final = 64
 MAX_OPTIONS: Final = 10
 MAX_KEY: Final = 63 + 1 + 32
-MAX_LABEL: Final = 63
 ONE_OF: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 ONE_PER_DEVICE: Final = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
@@ -56,7 +54,6 @@ _SEMANTIC: Final = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?\Z", re.ASCII
 )
 _LISTS: Final = ("bools", "ints", "strings", "versions")
-_VALUES: Final = ("int", "bool", "string", "version", *_LISTS)
 
 
 def resource_slice(obj: Object) -> list[Cause]:
@@ -89,10 +86,7 @@ def _spec(spec: Object, held: Object) -> list[Cause]:
 
     most = MAX_DEVICES_WITH_MORE if more else MAX_DEVICES
     causes += check_each_unique(devices, most, "spec.devices", check, lambda device: device.get("name", ""))
-    counters = spec.get("sharedCounters")
-    return causes + check_each_unique(
-        counters, MAX_COUNTER_SETS, "spec.sharedCounters", _counter_set("name"), lambda one: one.get("name", "")
-    )
+    return causes + check_tagged(spec.get("sharedCounters"), MAX_COUNTER_SETS, "spec.sharedCounters", _counter_set)
 
 
 def _is_advanced(device: Object) -> bool:
@@ -179,31 +173,23 @@ def _device(device: Object, before: Object | None, field: str, *, per_device: bo
     if values > MAX_ATTRIBUTE_VALUES:
         detail = f"the total number of attribute values must not exceed {MAX_ATTRIBUTE_VALUES}"
         causes.append(invalid_value(field, values, detail))
-    causes += _map(attributes, -1, MAX_KEY, f"{field}.attributes", attribute_name, _attribute)
+    causes += _map(attributes, MAX_KEY, f"{field}.attributes", attribute_name, _attribute)
     shared = bool(device.get("allowMultipleAllocations"))
-    causes += _map(capacity, -1, MAX_KEY, f"{field}.capacity", attribute_name, _shared if shared else _unshared)
+    causes += _map(capacity, MAX_KEY, f"{field}.capacity", attribute_name, _shared if shared else _unshared)
     if before is None or before.get("taints") != device.get("taints"):
         causes += check_each(device.get("taints"), MAX_TAINTS, f"{field}.taints", taint)
-    causes += check_each_unique(
-        device.get("consumesCounters"),
-        MAX_CONSUMPTIONS,
-        f"{field}.consumesCounters",
-        _counter_set("counterSet"),
-        lambda one: one.get("counterSet", ""),
-    )
+    consumed = device.get("consumesCounters")
+    causes += check_tagged(consumed, MAX_CONSUMPTIONS, f"{field}.consumesCounters", _counter_set)
     return causes + _device_placement(device, field, per_device=per_device) + binding(device, field)
 
 
 def _map(
     values: Mapping[str, Any],
-    most: int,
     longest: int,
     field: str,
     check_key: Callable[[str, str], list[Cause]],
     check: Callable[[Any, str], list[Cause]],
 ) -> list[Cause]:
-    if 0 <= most < len(values):
-        return [too_many(field, len(values), most)]
     causes: list[Cause] = []
     for key, value in values.items():
         path = f"{field}[{_shortened(key, longest)}]"
@@ -218,16 +204,9 @@ def _shortened(text: str, most: int) -> str:
     return f"{text[: (left + 1) // 2]}...{text[len(text) - left // 2 :]}"
 
 
-def _counter_set(key: str) -> Callable[[Object, str], list[Cause]]:
-    def check(given: Object, field: str) -> list[Cause]:
-        name, counters = given.get(key, ""), given.get("counters") or {}
-        causes = dns_label(name, f"{field}.{key}") if name else [required(f"{field}.{key}")]
-        if not counters:
-            return [*causes, required(f"{field}.counters")]
-        path = f"{field}.counters"
-        return causes + _map(counters, MAX_COUNTERS, MAX_LABEL, path, dns_label, lambda counter, place: [])
-
-    return check
+def _counter_set(given: Object, field: str) -> list[Cause]:
+    counters = given.get("counters") or {}
+    return [too_many(f"{field}.counters", len(counters), MAX_COUNTERS)] if len(counters) > MAX_COUNTERS else []
 
 
 def _entries(attribute: Object) -> int:
@@ -246,24 +225,13 @@ def _attribute(attribute: Object, field: str) -> list[Cause]:
             causes.append(invalid_value(f"{field}.version", version, detail))
         if len(version.encode()) > MAX_VALUE:
             causes.append(too_long(f"{field}.version", MAX_VALUE))
-    given = sum(attribute.get(name) is not None for name in _VALUES)
-    if given != 1:
-        shown = record(attribute, "DeviceAttribute") if given else ""
-        causes.append(invalid_value(field, shown, "exactly one value must be specified"))
     return causes
 
 
 def taint(given: Object, field: str) -> list[Cause]:
-    """Check the key, value and effect of a taint."""
-    value, effect = given.get("value", ""), given.get("effect", "")
-    causes = qualified_name(given.get("key", ""), f"{field}.key")
-    if value:
-        causes += wrong(f"{field}.value", value, names.label_value(value))
-    if not effect:
-        causes.append(required(f"{field}.effect"))
-    elif effect not in EFFECTS:
-        causes.append(not_supported(f"{field}.effect", effect, EFFECTS))
-    return causes
+    """Check the key and value of a taint."""
+    value, causes = given.get("value", ""), qualified_name(given.get("key", ""), f"{field}.key")
+    return causes + wrong(f"{field}.value", value, names.label_value(value)) if value else causes
 
 
 # -- capacity ---------------------------------------------------------------------------------------------------------

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.apiextensions import validation
+from kubechronicle.api.builtin.apiextensions.customresourcedefinition import (
+    definition_warnings,
+    validate_definition,
+    validate_definition_change,
+)
 from kubechronicle.api.builtin.apiextensions.validation_names import is_protected
-from kubechronicle.api.builtin.apiextensions.warnings import definition_warnings
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import known_registry
@@ -54,7 +57,7 @@ def properties(**fields: Object) -> Object:
 
 
 def texts(new: Object, old: Object) -> list[str]:
-    return [str(cause) for cause in validation.definition_change(new, old)]
+    return [str(cause) for cause in validate_definition_change(new, old)]
 
 
 def update(new: Object, old: Object, subresource: str = "") -> Object:
@@ -221,7 +224,7 @@ def test_the_group_of_history_is_protected() -> None:
     assert not is_protected("kubechronicle.dev")
     new = definition(group="history.kubechronicle.dev")
     new["metadata"]["name"] = "foos.history.kubechronicle.dev"
-    assert [cause.field for cause in validation.definition(new)] == ["metadata.annotations[api-approved.kubernetes.io]"]
+    assert [cause.field for cause in validate_definition(new)] == ["metadata.annotations[api-approved.kubernetes.io]"]
 
 
 def test_many_versions_take_linear_time() -> None:

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.apiextensions import pattern_check
-from kubechronicle.api.builtin.apiextensions.pattern_check import Patterns
+from kubechronicle.api.builtin.apiextensions import where
 from kubechronicle.api.builtin.apiextensions.printed import MOST_SCHEMAS, versions
 from kubechronicle.api.builtin.apiextensions.validation_openapi import Demands, check
 from kubechronicle.api.builtin.apiextensions.validation_structural import structural
-from kubechronicle.api.builtin.apiextensions.where import Causes, Where
+from kubechronicle.api.builtin.apiextensions.where import Causes, Patterns, Where
 from kubechronicle.api.errors.field_errors import MOST_CAUSE_TEXT, MOST_CAUSES, required
 from kubechronicle.api.values.objects import Object
 
@@ -60,7 +59,7 @@ def test_deep_schemas_fit_on_the_stack() -> None:
 
 
 def test_patterns_beyond_the_bound_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_check, "MOST_INSTRUCTIONS", 10_000)
+    monkeypatch.setattr(where, "MOST_INSTRUCTIONS", 10_000)
     patterns = Patterns()
     fine = 0
     while not patterns.problem(f"[a-z]{{1,1000}}{fine}"):

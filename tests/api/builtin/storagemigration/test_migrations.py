@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.columns import PRINTERS
+from kubechronicle.api.builtin.kinds import PRINTERS
 from kubechronicle.api.builtin.storagemigration.storageversionmigration import (
     migration_status,
     validate_migration,

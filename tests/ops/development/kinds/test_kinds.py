@@ -95,6 +95,12 @@ def test_a_kind_without_a_tag_is_inlined_and_a_type_that_decodes_itself_is_not()
     assert "Stamp" not in found
 
 
+def test_a_package_without_types_is_an_error() -> None:
+    moved = kind("Order", "k8s.io/shop-api/v1.Order", alias=True)
+    with pytest.raises(writing.NoTypesError, match="declares no types"):
+        written(moved)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("FSType", "fsType"), ("IQN", "iqn"), ("HostPath", "hostPath"), ("TTY", "tty"), ("HostPID", "hostPID")],

@@ -1,32 +1,89 @@
-"""Validation of CustomResourceDefinitions: creation, update, and update of the status.
+"""CustomResourceDefinition: its strategy, and the validation of its creation, update and status.
 
-Lives here: the order of the checks, and what concerns all versions together. Not here: the checks of single parts
-(validation_*.py), and what an update tolerates (demands.py). Paths are those of the internal form (hub.py).
-
-Source: apiextensions-apiserver ``pkg/apis/apiextensions/validation/validation.go``.
+A write of the object never changes the status but for stored versions. Some rules hold only for what an update
+changes (validation_schema.py). Source: apiextensions-apiserver ``pkg/registry/customresourcedefinition/strategy.go``,
+``pkg/apis/apiextensions`` with its validation and defaults, and ``pkg/apiserver/validation/formats.go``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from kubechronicle.api.builtin.apiextensions import (
-    printed,
-    validation_conversion,
-    validation_names,
-    validation_serving,
+from kubechronicle.api.builtin.apiextensions import printed, validation_names
+from kubechronicle.api.builtin.apiextensions.hub import (
+    Hub,
+    every,
+    has_default,
+    has_extensions,
+    hub,
+    openapi_of,
+    unsupported,
 )
-from kubechronicle.api.builtin.apiextensions.demands import Demands, condition_is_true, demands_of
-from kubechronicle.api.builtin.apiextensions.hub import Hub, hub, openapi_of
-from kubechronicle.api.builtin.apiextensions.pattern_check import Patterns
-from kubechronicle.api.builtin.apiextensions.subschemas import has_default, has_extensions, unsupported
-from kubechronicle.api.builtin.apiextensions.validation_schema import schema_causes
-from kubechronicle.api.builtin.apiextensions.where import Causes, Where
+from kubechronicle.api.builtin.apiextensions.validation_defaults import drop_unknown_metadata
+from kubechronicle.api.builtin.apiextensions.validation_schema import (
+    Demands,
+    condition_is_true,
+    demands_of,
+    schema_causes,
+)
+from kubechronicle.api.builtin.apiextensions.validation_versions import (
+    NONE,
+    conversion_causes,
+    printer_columns,
+    selectable_fields,
+    subresources,
+)
+from kubechronicle.api.builtin.apiextensions.where import Causes, Patterns, Where
 from kubechronicle.api.builtin.common.checks import immutable, one_of
-from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
+from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value, required
 from kubechronicle.api.meta import metadata
+from kubechronicle.api.strategy.strategy import MOST_WARNINGS, Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object
+
+# -- defaults ---------------------------------------------------------------------------------------------------------
+
+
+def default_custom_resource_definition(obj: Object) -> None:
+    """Derive the singular and list names from the kind, set the conversion strategy, and note the stored version."""
+    spec = obj["spec"]
+    names = spec.setdefault("names", {})
+    kind = names.get("kind", "")
+    if kind:
+        names["singular"] = names.get("singular") or kind.lower()
+        names["listKind"] = names.get("listKind") or f"{kind}List"
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    webhook = spec["conversion"].get("webhook")
+    if webhook is not None and not webhook.get("conversionReviewVersions") and webhook.get("clientConfig") is None:
+        del spec["conversion"]["webhook"]  # kube-apiserver's internal form cannot hold it
+    service_reference = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
+    if service_reference is not None and service_reference.get("port") is None:
+        service_reference["port"] = 443
+    status = obj.get("status")
+    if status is not None and not status.get("storedVersions"):
+        stored = [version.get("name", "") for version in spec.get("versions") or () if version.get("storage")]
+        if stored:
+            status["storedVersions"] = stored[:1]
+
+
+# -- preparation ------------------------------------------------------------------------------------------------------
+
+
+def _note_storage_version(new: Object) -> None:
+    """Add the storage version to the stored versions. The old object may hold the same status: it is copied."""
+    status = new.get("status") or {}
+    stored = status.get("storedVersions") or []
+    for version in new["spec"].get("versions") or ():
+        if version.get("storage"):
+            if version.get("name", "") not in stored:
+                new["status"] = {**status, "storedVersions": [*stored, version.get("name", "")]}
+            return
+
+
+# -- validation -------------------------------------------------------------------------------------------------------
 
 SCOPES = ("Cluster", "Namespaced")
 ESTABLISHED = "Established"
@@ -34,31 +91,31 @@ STRICT = Demands(any_bundle=False)
 """All rules, for an update that needs no tolerance."""
 
 
-def definition(new: Object) -> list[Cause]:
+def validate_definition(new: Object) -> list[Cause]:
     """Return the problems of a new definition, its metadata included."""
     check = validation_names.check_name(new)
     causes = metadata.validate(new["metadata"], namespaced=False, name_check=check, kube=False)
     causes += _Spec(hub(new["spec"]), Demands()).check()
-    causes += definition_status(new, None)
+    causes += validate_definition_status(new, None)
     causes += _stored_versions(new)
     causes += validation_names.approval(new, None)
     return causes + list(_preserving(new, None))
 
 
-def definition_change(new: Object, old: Object) -> list[Cause]:
+def validate_definition_change(new: Object, old: Object) -> list[Cause]:
     """Return the problems of a changed definition. The problems of its metadata are found elsewhere."""
     form, held = hub(new["spec"]), hub(old["spec"])
     causes = _Spec(form, STRICT).check()
     if causes:  # seldom, so the old definition is seldom searched for flaws to tolerate
         causes = _Spec(form, demands_of(form, held, old)).check()
     causes += _constant(new["spec"], old["spec"], established=condition_is_true(old, ESTABLISHED))
-    causes += definition_status(new, old)
+    causes += validate_definition_status(new, old)
     causes += _stored_versions(new)
     causes += validation_names.approval(new, old)
     return causes + list(_preserving(new, old))
 
 
-def definition_status(new: Object, old: Object | None) -> list[Cause]:
+def validate_definition_status(new: Object, old: Object | None) -> list[Cause]:
     """Return the problems of a status, which is all that an update of the status checks."""
     accepted = (new.get("status") or {}).get("acceptedNames") or {}
     found = Causes()
@@ -162,9 +219,9 @@ class _Spec:
         found.extend(validation_names.deprecation_warning(version, where.child("deprecationWarning")))
         holder = version if self._own_subresources else self._hub.shared
         self._schema(version, where.child("schema"), name, has_status=_has_status(holder.get("subresources")))
-        found.extend(validation_serving.subresources(version.get("subresources"), where.child("subresources")))
+        found.extend(subresources(version.get("subresources"), where.child("subresources")))
         columns = version.get("additionalPrinterColumns") or ()
-        found.extend(validation_serving.columns(columns, where.child("additionalPrinterColumns")))
+        found.extend(printer_columns(columns, where.child("additionalPrinterColumns")))
         if version.get("selectableFields"):
             detail = "may only be set when `version.schema.openAPIV3Schema` is not included"
             self._selectable(version, where, name, detail)
@@ -193,9 +250,7 @@ class _Spec:
         if reason:
             self._found.add(invalid_value(where.child("schema.openAPIV3Schema"), "", reason))
         many = name in self._demands.many_fields
-        self._found.extend(
-            validation_serving.selectable_fields(holder["selectableFields"], schema, at, any_number=many)
-        )
+        self._found.extend(selectable_fields(holder["selectableFields"], schema, at, any_number=many))
 
     def _versions_together(self) -> Iterator[Cause]:
         where, versions = self._where.child("versions"), self._hub.versions
@@ -221,9 +276,9 @@ class _Spec:
         holders = (shared, *self._hub.versions)
         has_status = any(_has_status(holder.get("subresources")) for holder in holders)
         self._schema(shared, where.child("validation"), first, has_status=has_status)
-        found.extend(validation_serving.subresources(shared.get("subresources"), where.child("subresources")))
+        found.extend(subresources(shared.get("subresources"), where.child("subresources")))
         columns = shared.get("additionalPrinterColumns") or ()
-        found.extend(validation_serving.columns(columns, where.child("additionalPrinterColumns")))
+        found.extend(printer_columns(columns, where.child("additionalPrinterColumns")))
         if shared.get("selectableFields"):
             self._selectable(shared, where, "", "may only be set when validations.schema is included")
 
@@ -232,11 +287,77 @@ class _Spec:
         if conversion is None:
             return
         strategy = conversion.get("strategy", "")
-        if strategy != validation_conversion.NONE and self._hub.preserves_unknown:
+        if strategy != NONE and self._hub.preserves_unknown:
             detail = "must be None if spec.preserveUnknownFields is true"
             self._found.add(invalid_value(where.child("strategy"), strategy, detail))
         self._found.extend(
-            validation_conversion.conversion(
+            conversion_causes(
                 conversion, where, known_review=self._demands.known_review, any_bundle=self._demands.any_bundle
             )
         )
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+
+_OF_STRINGS: Final = frozenset(
+    (
+        "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5",
+        "isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date",
+        "duration", "datetime", "k8sshortname", "k8slongname",
+    )
+)  # fmt: skip
+"""Formats of strings, without dashes."""
+_OF_NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
+
+
+def is_known(kind: str, shape: str) -> bool:
+    """Return whether a format is known for a type; "" is any type."""
+    if kind in ("", "string"):
+        return shape.replace("-", "") in _OF_STRINGS
+    return shape in _OF_NUMBERS.get(kind, ())
+
+
+def _unknown_formats(obj: Object, limit: int) -> list[str]:
+    found: list[str] = []
+    for schema in hub(obj["spec"]).schemas():
+        for each in every(schema):
+            shape = each.get("format")
+            if shape and not is_known(each.get("type", ""), shape):
+                found.append(shape)
+                if len(found) >= limit:
+                    return found
+    return found
+
+
+def definition_warnings(new: Object, old: Object | None) -> list[str]:
+    """Warn about each unknown format that the old definition does not have."""
+    if old is None:
+        return [f"unrecognized format {go_quote(shape)}" for shape in _unknown_formats(new, MOST_WARNINGS)]
+    held = set(_unknown_formats(old, 1 << 30))
+    found = [shape for shape in _unknown_formats(new, 1 << 30) if shape not in held]
+    return [f"unrecognized format {go_quote(shape)}" for shape in found[:MOST_WARNINGS]]
+
+
+# -- the kind ---------------------------------------------------------------------------------------------------------
+
+KIND: Final = BuiltinKind(
+    resource="customresourcedefinitions.apiextensions.k8s.io",
+    strategy=Strategy(
+        generation=True,
+        unconditional_update=False,
+        kube_finalizers=False,
+        checks_metadata=False,
+        update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
+        prepare_create=_note_storage_version,
+        prepare_update=lambda new, old: _note_storage_version(new),
+        validate=validate_definition,
+        validate_update=validate_definition_change,
+        canonicalize=drop_unknown_metadata,
+        warnings=definition_warnings,
+        subresources=MappingProxyType(
+            # Metadata may change with the status, as in kube-apiserver.
+            {"status": status_update("spec", validate_update=validate_definition_status)}
+        ),
+    ),
+    default_functions={"apiextensions.v1.CustomResourceDefinition": default_custom_resource_definition},
+)
