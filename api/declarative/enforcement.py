@@ -15,11 +15,14 @@ from kubechronicle.api.declarative.compiler import MAIN, Compiler
 from kubechronicle.api.declarative.rules import Operation, Rule
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.kinds import SERVED
 from kubechronicle.api.kinds.reading import release
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
-RULES: Final = "1.37"
-"""The minor whose tags are enforced. v1.36 has the same rules as code, of which its tags are copies without force."""
+FIRST: Final = "1.37"
+"""The first minor whose tags have force. Those of v1.36 are copies of rules in code, and the same rules."""
+RULES: Final = max(SERVED, FIRST, key=lambda minor: [int(part) for part in minor.split(".")])
+"""The minor whose tags are enforced."""
 
 InUse = Mapping[str, Callable[[Object], bool]]
 """Options that are on for an update, too, if the old object uses their feature."""
@@ -39,7 +42,7 @@ class DeclaredRules:
         return self._of(definition)[0] is not None
 
     def causes(
-        self, definition: str, subresource: str, new: Object, old: Object | None, in_use: InUse = NEVER
+        self, definition: str, subresource: str, new: ReadOnlyObject, old: Object | None, in_use: InUse = NEVER
     ) -> Sequence[Cause]:
         """Return the problems of an object in the version of its definition; of an update, if there is an old one."""
         rule, places = self._of(definition)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from kubechronicle.api.builtin.strategies import default_rules
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.managed_fields import field_sets, managers
 from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Writer
@@ -297,11 +297,9 @@ def with_scale(rt: ResourceType, old: Object, scale: Mapping[str, Any]) -> Objec
     """
     if rt.custom is not None:
         return custom_scale.with_scale(rt, old, scale)
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
     meta = scale["metadata"]
     causes = metadata.validate(meta, namespaced=True, name_check=names.subdomain_name, kube=True)
-    if replicas < 0:
-        causes.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
+    causes += default_rules().declared.causes(SCALE_DEFINITION, "scale", scale, None)  # no gate chooses
     if causes:
         raise status.invalid(SCALE_GROUP, "Scale", old["metadata"].get("name", ""), causes)
     uid, held = meta.get("uid"), old["metadata"].get("uid", "")
@@ -309,6 +307,6 @@ def with_scale(rt: ResourceType, old: Object, scale: Mapping[str, Any]) -> Objec
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {held}"
         raise status.conflict(f"{rt.plural}/scale.{rt.group}".rstrip("."), old["metadata"].get("name", ""), why)
     new: Object = copy_object(old)
-    new["spec"]["replicas"] = replicas
+    new["spec"]["replicas"] = (scale.get("spec") or {}).get("replicas", 0)
     new["metadata"]["resourceVersion"] = meta.get("resourceVersion") or old["metadata"].get("resourceVersion", "")
     return new

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.strategies import default_rules
+from kubechronicle.api.builtin.strategies import KindRules, default_rules
 from kubechronicle.api.declarative.enforcement import RULES, DeclaredRules
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
@@ -54,7 +54,7 @@ def detail(cause: Cause) -> str:
     return cause.message.rpartition(": ")[2]
 
 
-@pytest.mark.parametrize("rt", kinds(), ids=lambda rt: rt.resource)
+@pytest.mark.parametrize("rt", list(kinds()), ids=lambda rt: rt.resource)
 def test_no_rule_of_a_tag_is_repeated_by_hand(rt: ResourceType) -> None:
     rules, drawing = default_rules(), Drawing(release(), 3)
     strategy, by_hand = rules.of(rt.resource), NoRules(FeatureGates())
@@ -70,10 +70,10 @@ def test_no_rule_of_a_tag_is_repeated_by_hand(rt: ResourceType) -> None:
         assert both[len(both) - len(tags) :] == list(tags)
         found |= marks(tags)
         changed = drawn(rt, drawing, new)
-        if changed is not None:
-            hand = validation.validate_update(rt, strategy, by_hand, "", changed, new)
-            tags = rules.declared.causes(rt.definition, "", changed, new, strategy.options_in_use)
-            assert not marks(hand) & marks(tags), (changed, new)
+        for below in () if changed is None else ("", *strategy.subresources):
+            hand = validation.validate_update(rt, strategy, by_hand, below, changed, new)
+            tags = rules.declared.causes(rt.definition, below, changed, new, strategy.options_in_use)
+            assert not marks(hand) & marks(tags), (below, changed, new)
             found |= marks(tags)
     assert found or rt.resource in RARE
 
@@ -87,7 +87,7 @@ RARE = (
 
 
 def test_an_option_is_on_for_what_uses_it() -> None:
-    rules = default_rules()
+    rules = KindRules(FeatureGates(given={"HPAScaleToZero": False}))
     rt = builtin_registry().lookup("autoscaling", "v2", "horizontalpodautoscalers")
     assert rt is not None
     strategy = rules.of(rt.resource)
