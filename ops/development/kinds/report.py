@@ -25,7 +25,6 @@ NEVER_RESOURCES: Final[Mapping[str, str]] = {
 """Groups without resources, and what their kinds are."""
 NO_RESOURCES: Final[Mapping[str, str]] = {
     "core.v1.List": "a list of objects of any kind",
-    "core.v1.PodStatusResult": "an answer of former versions of Kubernetes",
     "core.v1.RangeAllocation": "the allocation of addresses and ports in etcd",
     "core.v1.SerializedReference": "an annotation of former controllers",
     "apiextensions.v1.ConversionReview": "reviews that are sent to webhooks",

@@ -46,7 +46,7 @@ def rows() -> Iterator[tuple[str, Row]]:
     for table in (GROUPS, OWN_GROUPS):
         for group, versions in table.items():
             for row in {row.plural: row for rows in versions.values() for row in rows}.values():
-                if (group, row.plural) not in STORED_AS:
+                if STORED_AS.get((group, row.plural), (group,))[0] == group:
                     yield group, row
 
 

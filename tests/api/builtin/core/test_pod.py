@@ -238,7 +238,7 @@ GATED = {**POD, "schedulingGates": [{"name": "a"}]}
                     IMMUTABLE_POD + '\n@@ -39,9 +39,7 @@\n  "TerminationGracePeriodSeconds": 30,\n'
                     '  "ActiveDeadlineSeconds": null,\n  "DNSPolicy": "ClusterFirst",\n- "NodeSelector": {\n'
                     '-  "a": "b"\n- },\n+ "NodeSelector": null,\n  "ServiceAccountName": "",\n'
-                    '  "AutomountServiceAccountToken": null,\n  "NodeName": "",\n',
+                    '  "DeprecatedServiceAccount": "",\n  "AutomountServiceAccountToken": null,\n',
                 )
             ],
         ),
