@@ -13,7 +13,6 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.builtin.kinds import DEFAULT_FUNCTIONS, DEFAULT_VALUES, RESOURCE_LISTS
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.types import (
     LIST,
@@ -105,6 +104,9 @@ def _round(amounts: Object) -> None:
 @functools.cache
 def _plan_of(definition: str) -> _Plan | None:
     """Return the plan of a definition, None if its subtree has no defaults."""
+    # Imported with the first object: commands read configuration files, and not the rules of all kinds.
+    from kubechronicle.api.builtin.kinds import DEFAULT_FUNCTIONS, DEFAULT_VALUES, RESOURCE_LISTS
+
     kind = ObjectType(definition)
     name = short_name(definition)
     values = {**defaults(definition), **DEFAULT_VALUES.get(name, {})}
