@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from kubechronicle.api.builtin import gated_fields
-from kubechronicle.api.builtin.common.status_strategies import STATUS
+from kubechronicle.api.builtin.common.kind import STATUS
 from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
 from kubechronicle.api.builtin.kinds import STRATEGIES
 from kubechronicle.api.declarative.enforcement import DeclaredRules

@@ -19,6 +19,7 @@ from kubechronicle.api.builtin.admissionregistration.webhooks import (
 )
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import (
+    conditions,
     label_selector,
     one_of,
     one_of_if_set,
@@ -26,11 +27,9 @@ from kubechronicle.api.builtin.common.checks import (
     repeated,
     wrong,
 )
-from kubechronicle.api.builtin.common.conditions import conditions
 from kubechronicle.api.builtin.common.expressions import PolicyExpressions
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Cells, Column, Printer, age_of, at, counted, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.strategy.strategy import Check, Strategy, Validate
 from kubechronicle.api.values import json_path, names

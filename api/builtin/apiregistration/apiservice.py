@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, condition
 from kubechronicle.api.builtin.common.checks import dns_subdomain, wrong
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values import names

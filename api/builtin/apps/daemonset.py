@@ -7,8 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, labels_text, selector_text
-from kubechronicle.api.builtin.common.checks import label_selector, not_negative
-from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
+from kubechronicle.api.builtin.common.checks import (
+    at_most_100_percent,
+    int_or_percent,
+    is_zero,
+    label_selector,
+    not_negative,
+)
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import (
     AGE,

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, selector_text
-from kubechronicle.api.builtin.common.checks import not_negative
-from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
+from kubechronicle.api.builtin.common.checks import at_most_100_percent, int_or_percent, is_zero, not_negative
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import (
     AGE,

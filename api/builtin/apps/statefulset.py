@@ -7,9 +7,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.checks import dns_label, not_negative
+from kubechronicle.api.builtin.common.checks import (
+    at_most_100_percent,
+    dns_label,
+    int_or_percent,
+    is_zero,
+    not_negative,
+)
 from kubechronicle.api.builtin.common.go_shapes import selector
-from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent, is_zero
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, CONTAINERS, IMAGES, NAME, Printer, age_of, at, name_of
 from kubechronicle.api.builtin.core.persistentvolumeclaim import claim_spec, storage_warnings

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.common import checks
+from kubechronicle.api.builtin.common.checks import HAS_NO_VALUES, NEEDS_VALUES, label_requirement
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.codecs.wire.json_order import in_order_of
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
@@ -90,14 +90,14 @@ def _field_requirement(requirement: Mapping[str, Any], path: str) -> list[Cause]
         causes.append(required(f"{path}.key", "must be specified"))
     operator = requirement.get("operator", "")
     if operator in ("In", "NotIn") and not requirement.get("values"):
-        causes.append(required(f"{path}.values", checks.NEEDS_VALUES))
+        causes.append(required(f"{path}.values", NEEDS_VALUES))
     elif operator in ("Exists", "DoesNotExist") and requirement.get("values"):
-        causes.append(forbidden(f"{path}.values", checks.HAS_NO_VALUES))
+        causes.append(forbidden(f"{path}.values", HAS_NO_VALUES))
     return causes
 
 
 def _label_requirement(requirement: Mapping[str, Any], path: str) -> list[Cause]:
-    return checks.label_requirement(requirement, path, any_operator=True)
+    return label_requirement(requirement, path, any_operator=True)
 
 
 def _metadata(metadata: Mapping[str, Any], *allowed: str) -> list[Cause]:

@@ -16,7 +16,7 @@ from kubechronicle.api.builtin.batch.job.validation import job_spec
 from kubechronicle.api.builtin.common.cell_text import Since, containers_text, selector_text, yes_no
 from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.kind import STATUS, BuiltinKind
 from kubechronicle.api.builtin.common.printer import (
     AGE,
     CONTAINERS,
@@ -29,7 +29,6 @@ from kubechronicle.api.builtin.common.printer import (
     name_of,
     wide_field,
 )
-from kubechronicle.api.builtin.common.status_strategies import STATUS
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings

@@ -15,11 +15,9 @@ from cryptography import x509
 
 from kubechronicle.api.builtin.certificates.certificatesigningrequest import signer_name
 from kubechronicle.api.builtin.common.cell_text import Since, is_true
-from kubechronicle.api.builtin.common.checks import wrong
-from kubechronicle.api.builtin.common.conditions import conditions
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.checks import conditions, wrong
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import NAME, Column, Printer, at, field_column, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.errors.field_errors import (
     Cause,

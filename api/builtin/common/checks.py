@@ -1,7 +1,8 @@
 """Checks of single values that many kinds share.
 
-Lives here: enumerations, ranges, addresses, paths, label selectors. Not here: the fields to check (the groups'
-validation*.py), the syntax of names (api/values/names.py), and the wording of causes (api/errors/field_errors.py).
+Lives here: enumerations, ranges, addresses, paths, label selectors, percentages, conditions. Not here: the fields to
+check (the kinds' files), the syntax of names (api/values/names.py), and the wording of causes
+(api/errors/field_errors.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import (
+    Cause,
+    duplicate,
+    forbidden,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+)
 from kubechronicle.api.meta.metadata import IMMUTABLE, validate_labels
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values import names
@@ -233,3 +242,89 @@ def unique(values: Sequence[Any], field: str, *, below: str = "") -> list[Cause]
     return [
         duplicate(f"{field}[{index}]{below}", values[index]) for index, again in enumerate(repeated(values)) if again
     ]
+
+
+# -- numbers and percentages ------------------------------------------------------------------------------------------
+
+_PERCENT: Final = re.compile(r"[0-9]+%\Z")
+
+
+def int_or_percent(value: int | str, field: str) -> list[Cause]:
+    """Check that a value is a number that is not negative, or a percentage."""
+    if isinstance(value, int):
+        return [] if value >= 0 else [invalid_value(field, value, NOT_NEGATIVE)]
+    if _PERCENT.match(value):
+        return []
+    message = "a valid percent string must be a numeric string followed by an ending '%'"
+    return [invalid_value(field, value, names.regex_message(message, "[0-9]+%", "1%", "93%"))]
+
+
+def at_most_100_percent(value: int | str, field: str) -> list[Cause]:
+    """Reject a percentage above 100 %."""
+    if isinstance(value, str) and _PERCENT.match(value) and int(value[:-1]) > 100:
+        return [invalid_value(field, value, "must not be greater than 100%")]
+    return []
+
+
+def is_zero(value: int | str) -> bool:
+    """Return whether a number or percentage is zero; invalid text counts as zero."""
+    if isinstance(value, int):
+        return value == 0
+    number = value[:-1] if _PERCENT.match(value) else value
+    return not number.isdigit() or int(number) == 0
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+STATUSES: Final = ("False", "True", "Unknown")
+MAX_REASON: Final = 1024
+MAX_MESSAGE: Final = 32 * 1024
+_REASON: Final = r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+_REASON_MESSAGE: Final = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_'"
+)
+_EXAMPLES: Final = ("my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB")
+
+
+def conditions(given: Sequence[Object], field: str) -> list[Cause]:
+    """Check each condition, and that their types differ."""
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, condition in enumerate(given):
+        path, kind = f"{field}[{index}]", condition.get("type", "")
+        if kind in seen:
+            causes.append(duplicate(path, kind))
+        seen.add(kind)
+        causes += _condition(condition, path)
+    return causes
+
+
+def _condition(condition: Object, path: str) -> list[Cause]:
+    kind, status = condition.get("type", ""), condition.get("status", "")
+    causes = qualified_name(kind, f"{path}.type") if kind else [required(f"{path}.type", "is required")]
+    generation = condition.get("observedGeneration", 0)
+    if not status:
+        causes.append(required(f"{path}.status"))
+    elif status not in STATUSES:
+        causes.append(not_supported(f"{path}.status", status, STATUSES))
+    if generation < 0:
+        causes.append(invalid_value(f"{path}.observedGeneration", generation, "must be greater than or equal to zero"))
+    if not condition.get("lastTransitionTime"):
+        causes.append(required(f"{path}.lastTransitionTime"))
+    causes += condition_reason(condition.get("reason", ""), f"{path}.reason")
+    if len(condition.get("message", "").encode()) > MAX_MESSAGE:
+        causes.append(too_long(f"{path}.message", MAX_MESSAGE))
+    return causes
+
+
+def condition_reason(reason: str, path: str, most: int = MAX_REASON) -> list[Cause]:
+    """Check the reason of a condition, of at most so many bytes."""
+    if not reason:
+        return [required(path)]
+    causes: list[Cause] = []
+    if not re.fullmatch(_REASON, reason):
+        causes.append(invalid_value(path, reason, names.regex_message(_REASON_MESSAGE, _REASON, *_EXAMPLES)))
+    if len(reason.encode()) > most:
+        causes.append(too_long(path, most))
+    return causes

@@ -1,4 +1,4 @@
-"""The record of one built-in kind: all rules that its published data does not say.
+"""The record of one built-in kind: all rules that its published data does not say; and plain strategies of statuses.
 
 A kind's file makes it at its end, from the functions above it. ``builtin/kinds.py`` makes tables of all records. What
 belongs to a definition, not to a kind, stands with the kind that owns it: a Container's defaults with Pod.
@@ -8,12 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from kubechronicle.api.builtin.common.printer import Printer
 from kubechronicle.api.builtin.common.version_conversion import Converter
-from kubechronicle.api.strategy.strategy import Strategy
+from kubechronicle.api.strategy.strategy import (
+    STATUS_METADATA,
+    Check,
+    PrepareUpdate,
+    Strategy,
+    SubresourceStrategy,
+    ValidateUpdate,
+    status_update,
+)
 from kubechronicle.api.values.objects import Object
+
+STATUS: Final = MappingProxyType({"status": status_update()})
+
+
+def only_status(
+    validate_update: ValidateUpdate = lambda new, old: [],
+    prepare: PrepareUpdate | None = None,
+    checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE),
+) -> Mapping[str, SubresourceStrategy]:
+    """Return a status subresource that keeps spec and metadata (apimachinery's ResetObjectMetaForStatus)."""
+    update = status_update(
+        "spec",
+        metadata=STATUS_METADATA,
+        prepare=prepare,
+        validate_update=validate_update,
+        reset=(("metadata",), ("spec",)),
+        checks=checks,
+    )
+    return MappingProxyType({"status": update})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,8 @@ from typing import Any, Final
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import one_of_if_set
 from kubechronicle.api.builtin.common.go_shapes import record
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field_column, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.flowcontrol import bootstrap
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required
 from kubechronicle.api.strategy.strategy import Check, Strategy

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import dual_stack, immutable
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.network_values import parse_range, strict_cidr
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field_column, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject

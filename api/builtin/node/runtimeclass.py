@@ -11,10 +11,9 @@ from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import repeated
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.node_labels import old_label_warnings
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of
 from kubechronicle.api.builtin.common.resource_amounts import requirements
-from kubechronicle.api.builtin.common.scheduling import tolerations
+from kubechronicle.api.builtin.common.scheduling import old_label_warnings, tolerations
 from kubechronicle.api.errors.field_errors import Cause, duplicate
 from kubechronicle.api.meta.metadata import validate_labels
 from kubechronicle.api.strategy.strategy import Check, Strategy

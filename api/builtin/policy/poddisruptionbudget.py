@@ -11,10 +11,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.checks import label_selector, not_negative
-from kubechronicle.api.builtin.common.conditions import conditions
+from kubechronicle.api.builtin.common.checks import (
+    at_most_100_percent,
+    conditions,
+    int_or_percent,
+    label_selector,
+    not_negative,
+)
 from kubechronicle.api.builtin.common.go_shapes import selector
-from kubechronicle.api.builtin.common.int_or_percent import at_most_100_percent, int_or_percent
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
 from kubechronicle.api.builtin.common.version_conversion import lossless_pair, same_fields, typed

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.checks import dns_label
-from kubechronicle.api.builtin.common.conditions import conditions
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.checks import conditions, dns_label
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
 from kubechronicle.api.builtin.resource.devices import pool_name

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.status_strategies import only_status
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.strategy.strategy import Strategy
 
 KIND: Final = BuiltinKind(

@@ -10,12 +10,10 @@ from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.checks import one_of, repeated, wrong
-from kubechronicle.api.builtin.common.conditions import condition_reason
+from kubechronicle.api.builtin.common.checks import condition_reason, one_of, repeated, wrong
 from kubechronicle.api.builtin.common.go_shapes import record
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, counted, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
 from kubechronicle.api.errors.field_errors import (
     Cause,

@@ -10,7 +10,7 @@ from typing import Final
 from kubechronicle.api.builtin.common.checks import dns_subdomain, immutable, label_selector
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.node_labels import old_label_warnings
+from kubechronicle.api.builtin.common.scheduling import old_label_warnings
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import quantity

@@ -10,15 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.checks import (
-    one_of_if_set,
-    qualified_name,
-    unique,
-    wrong,
-)
+from kubechronicle.api.builtin.common.checks import one_of_if_set, qualified_name, unique, wrong
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.node_labels import old_label_warnings
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
+from kubechronicle.api.builtin.common.scheduling import old_label_warnings
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required, too_long
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names

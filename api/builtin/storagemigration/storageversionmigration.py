@@ -9,11 +9,9 @@ import re
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, is_true
-from kubechronicle.api.builtin.common.checks import dns_subdomain
-from kubechronicle.api.builtin.common.conditions import conditions
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.checks import conditions, dns_subdomain
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import Column, Printer, at, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta.metadata import IMMUTABLE

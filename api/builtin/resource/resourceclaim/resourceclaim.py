@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
-from kubechronicle.api.builtin.common.status_strategies import only_status
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.resource.resourceclaim import validation, validation_status
 from kubechronicle.api.strategy.strategy import Check, Strategy

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.builtin.common.checks import dns_label, qualified_name, repeated, unique
-from kubechronicle.api.builtin.common.conditions import conditions
+from kubechronicle.api.builtin.common.checks import conditions, dns_label, qualified_name, repeated, unique
 from kubechronicle.api.builtin.common.network_values import interface_address
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
