@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a mirror pod: it represents a pod that the kubelet runs from a file."""
 
-CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 SECRETS, CONFIG_MAPS, CLAIMS = "secrets", "configmaps", "persistentvolumeclaims"
 ACCOUNTS, RESOURCE_CLAIMS = "serviceaccounts", "resourceclaims.resource.k8s.io"
 
@@ -34,50 +35,96 @@ Reference = tuple[str, str]
 """(storage resource, name), in the pod's namespace."""
 
 
+class _Container(msgspec.Struct):
+    env: list[dict[str, Any]] | None = None
+    sources: list[dict[str, Any]] | None = msgspec.field(name="envFrom", default=None)
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    service_account_name: str | None = None
+    image_pull_secrets: list[dict[str, Any]] | None = None
+    init_containers: list[_Container] | None = None
+    containers: list[_Container] | None = None
+    ephemeral_containers: list[_Container] | None = None
+    volumes: list[dict[str, Any]] | None = None
+    resource_claims: list[dict[str, Any]] | None = None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    resource_claim_statuses: list[dict[str, Any]] | None = None
+    extended_resource_claim_status: dict[str, Any] | None = None
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Pod(msgspec.Struct):
+    """The parts of a pod in which references are. The rest, most of a large one, is passed over."""
+
+    metadata: _Metadata
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+_POD: Final = msgspec.json.Decoder(_Pod)
+
+
 def references(pod: Mapping[str, Any]) -> frozenset[Reference]:
     """Return all references of a pod; none for a mirror pod, whose contents no admission has checked."""
-    if MIRROR in (pod["metadata"].get("annotations") or {}):
+    return _references(msgspec.convert(pod, _Pod))
+
+
+def node_and_references(json: bytes) -> tuple[str, frozenset[Reference]]:
+    """Return the node of a stored pod, "" for none, and its references."""
+    pod = _POD.decode(json)
+    return (pod.spec.node_name or "" if pod.spec is not None else ""), _references(pod)
+
+
+def _references(pod: _Pod) -> frozenset[Reference]:
+    if MIRROR in (pod.metadata.annotations or {}):
         return frozenset()
     return frozenset(reference for reference in _all(pod) if reference[1])
 
 
-def _all(pod: Mapping[str, Any]) -> Iterator[Reference]:
-    spec = pod.get("spec") or {}
-    yield ACCOUNTS, spec.get("serviceAccountName", "")
-    for each in spec.get("imagePullSecrets") or ():
+def _all(pod: _Pod) -> Iterator[Reference]:
+    spec = pod.spec or _Spec()
+    yield ACCOUNTS, spec.service_account_name or ""
+    for each in spec.image_pull_secrets or ():
         yield SECRETS, each.get("name", "")
-    for kind in CONTAINERS:
-        for container in spec.get(kind) or ():
+    for containers in (spec.init_containers, spec.containers, spec.ephemeral_containers):
+        for container in containers or ():
             yield from _of_container(container)
-    for volume in spec.get("volumes") or ():
-        yield from _of_volume(volume, pod["metadata"].get("name", ""))
-    for claim in _claims(spec.get("resourceClaims") or (), pod.get("status") or {}):
+    for volume in spec.volumes or ():
+        yield from _of_volume(volume, pod.metadata.name)
+    for claim in _claims(spec.resource_claims or (), pod.status or _Status()):
         yield RESOURCE_CLAIMS, claim
 
 
-def _claims(wanted: Sequence[Mapping[str, Any]], status: Mapping[str, Any]) -> Iterator[str]:
+def _claims(wanted: Sequence[Mapping[str, Any]], status: _Status) -> Iterator[str]:
     """Yield the names of resource claims: named ones, those made from templates, and the one for extended resources.
 
     The status names the claim made from a template; it cannot add others.
     """
-    made = {each.get("name"): each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    made = {each.get("name"): each.get("resourceClaimName") for each in status.resource_claim_statuses or ()}
     for claim in wanted:
         if claim.get("resourceClaimName"):
             yield claim["resourceClaimName"]
         elif claim.get("resourceClaimTemplateName"):
             yield made.get(claim.get("name")) or ""
-    yield (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") or ""
+    yield (status.extended_resource_claim_status or {}).get("resourceClaimName") or ""
 
 
-def _of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
-    for source in container.get("envFrom") or ():
+def _of_container(container: _Container) -> Iterator[Reference]:
+    for source in container.sources or ():
         yield SECRETS, _at(source, "secretRef", "name")
         yield CONFIG_MAPS, _at(source, "configMapRef", "name")
-    for variable in container.get("env") or ():
-        source = variable.get("valueFrom")
-        if source:
-            yield SECRETS, _at(source, "secretKeyRef", "name")
-            yield CONFIG_MAPS, _at(source, "configMapKeyRef", "name")
+    for variable in container.env or ():
+        if "valueFrom" in variable:
+            yield SECRETS, _at(variable, "valueFrom", "secretKeyRef", "name")
+            yield CONFIG_MAPS, _at(variable, "valueFrom", "configMapKeyRef", "name")
 
 
 def _of_volume(volume: Mapping[str, Any], pod: str) -> Iterator[Reference]:

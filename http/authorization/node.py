@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubechronicle.api.access.pod_references import CLAIMS, Reference, references, volume_secrets
+from kubechronicle.api.access.pod_references import CLAIMS, Reference, node_and_references, volume_secrets
 from kubechronicle.api.access.rule_index import RuleIndex, stand_for
 from kubechronicle.api.builtin.rbac.bootstrap_policy import cluster_roles
 from kubechronicle.api.meta.request_info import RequestInfo
@@ -246,7 +246,8 @@ class NodeAuthorizer:
         if (info.namespace, resource, info.name) in related:
             return True
         if resource == "pods":
-            return self._field(resource, info.namespace, info.name, "spec", "nodeName") == node
+            pod = self._views[resource].get(info.namespace, info.name)
+            return pod is not None and pod.fields.get("spec.nodeName") == node
         if resource in NODE_NAMED:
             return self._field(resource, info.namespace, info.name, "spec", "nodeName") == node
         if resource not in ("persistentvolumes", "secrets"):
@@ -270,9 +271,7 @@ class NodeAuthorizer:
 
     def _pod(self, namespace: str, name: str, entry: Entry | None) -> None:
         before = self._of_pod.pop((namespace, name), None)
-        pod = entry.object() if entry is not None else None
-        node = (pod.get("spec") or {}).get("nodeName", "") if pod is not None else ""
-        now = (node, references(pod)) if pod is not None and node else None
+        now = node_and_references(entry.json) if entry is not None and entry.fields.get("spec.nodeName") else None
         if before is not None and before != now:
             self._count(namespace, *before, -1)
         if now is not None:
