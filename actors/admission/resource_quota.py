@@ -27,6 +27,9 @@ from kubechronicle.actors.admission.chain import (
     forbidden,
 )
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.evaluation import judge_large
+from kubechronicle.actors.external_answers import awaiting
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
@@ -85,7 +88,8 @@ class ResourceQuota(AdmissionPlugin):
             except ScopesNotCovered as error:
                 raise status.unknown(str(error)) from None
             for index, used in charged:
-                attributes.companions.append(_charged(entries[index], quotas[index], used))
+                charged_quota = partial(_judged_charge, entries[index], quotas[index], used)
+                attributes.companions.append((yield from awaiting(charged_quota)))
                 yield None
 
         return Pending(charge(), entries)
@@ -139,6 +143,12 @@ def facts_of(state: State) -> Facts:
         claims=partial(having, CLAIMS),
         pod=partial(one, "pods"),
     )
+
+
+def _judged_charge(entry: Entry, quota: Object, used: dict[str, str]) -> CompanionChange:
+    if len(entry.json) <= LARGE_BYTES:
+        return _charged(entry, quota, used)
+    return judge_large(("charge", entry.key), (entry.revision, used), _charged, entry, quota, used)
 
 
 def _charged(entry: Entry, quota: Object, used: dict[str, str]) -> CompanionChange:

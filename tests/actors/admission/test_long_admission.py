@@ -114,6 +114,22 @@ async def test_many_quotas() -> None:
             assert quota["status"]["used"] == {"count/configmaps": "1"}
 
 
+async def test_large_quotas() -> None:
+    hard = {f"requests.a.io/x{number}": "1000" for number in range(15_000)}
+    path = f"{NAMESPACE}/resourcequotas"
+    async with open_server() as server:
+        for name in ("a", "b"):
+            made = await server.post(path, {"metadata": {"name": name}, "spec": {"hard": hard}})
+            status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+            await server.put(f"{path}/{name}/status", {**made, "status": status})
+        amounts = {f"a.io/x{number}": "1" for number in range(50)}
+        wanted = {"metadata": {"name": "p"}, "spec": containers(1, {"requests": amounts, "limits": amounts})}
+        with passes_below(LONGEST):
+            await server.post(PODS, wanted)
+        used = (await server.get(f"{path}/b"))["status"]["used"]
+        assert (used["requests.a.io/x49"], used["requests.a.io/x50"]) == ("1", "0")
+
+
 async def test_many_limit_ranges() -> None:
     async with open_server() as server:
         await with_limit_ranges(server, 100)
