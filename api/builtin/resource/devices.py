@@ -90,6 +90,21 @@ def qualified_name(name: str, field: str) -> list[Cause]:
     return causes + (_identifier(own, field) if own else [invalid_value(field, "", "the name must not be empty")])
 
 
+# -- operations of nodes ----------------------------------------------------------------------------------------------
+
+PREPARE: Final = "NodePrepareResources"
+UNPREPARE: Final = "NodeUnprepareResources"
+
+
+def skipped_operations(holder: Object, field: str) -> list[Cause]:
+    """Check that what a node does not prepare, it does not clean up either. ``*`` stands for all operations."""
+    skipped = holder.get("skipNodeOperations") or []
+    if PREPARE not in skipped or UNPREPARE in skipped or "*" in skipped:
+        return []
+    detail = f"{PREPARE} cannot be skipped unless {UNPREPARE} is also skipped"
+    return [invalid_value(f"{field}.skipNodeOperations", skipped, detail)]
+
+
 # -- selectors and configuration --------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import pytest
 from pipeline_writes import NOW, Object, create, rejections_of, update
 
 from kubechronicle.api.builtin.common.go_shapes import record
+from kubechronicle.api.builtin.resource.devices import skipped_operations
 from kubechronicle.api.builtin.resource.resourceslice import validation
 from kubechronicle.api.builtin.resource.resourceslice.resourceslice import slice_warnings
 from kubechronicle.api.pipeline.pipeline import Outcome
@@ -182,6 +183,8 @@ def test_allocation_is_immutable_until_removed() -> None:
         ({"shareID": "nope"}, 'shareID: Invalid value: "nope": must be a lowercase UUID'),
         ({"shareID": UID.upper()}, f'shareID: Invalid value: "{UID.upper()}": must be a lowercase UUID'),
         ({"bindingConditions": ["a"]}, "bindingFailureConditions: Invalid value: null: bindingFailureConditions are"),
+        ({"tolerations": [{"key": "k", "value": "a b"}]}, 'tolerations[0].value: Invalid value: "a b"'),
+        ({"tolerations": [{"key": "a b"}]}, 'tolerations[0].key: Invalid value: "a b"'),
     ],
 )
 def test_results(result: Object, found: str) -> None:
@@ -204,6 +207,15 @@ def test_drivers_report_only_allocated_devices() -> None:
         "(e.g. 10.9.8.7/24 or 2001:db8::1/64)",
         "status.devices[0].networkData.interfaceName: Too long: may not be more than 256 bytes",
     ]
+
+
+def test_what_is_not_prepared_is_not_cleaned_up() -> None:
+    detail = "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped"
+    assert [str(cause) for cause in skipped_operations({"skipNodeOperations": ["NodePrepareResources"]}, "spec")] == [
+        f'spec.skipNodeOperations: Invalid value: ["NodePrepareResources"]: {detail}'
+    ]
+    for operations in (["*", "NodePrepareResources"], ["NodeUnprepareResources", "NodePrepareResources"], []):
+        assert skipped_operations({"skipNodeOperations": operations}, "spec") == []
 
 
 # -- slices -----------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from kubechronicle.api.builtin.resource.devices import (
     configuration,
     parameters,
     pool_name,
+    skipped_operations,
 )
-from kubechronicle.api.builtin.resource.resourceclaim.validation import request_names, request_reference
+from kubechronicle.api.builtin.resource.resourceclaim.validation import request_names, request_reference, toleration
 from kubechronicle.api.errors.field_errors import (
     Cause,
     duplicate,
@@ -83,7 +84,9 @@ def _allocation(allocation: Object, field: str, refers: Check) -> list[Cause]:
 
     def result(given: Object, place: str) -> list[Cause]:
         causes = refers(given.get("request", ""), f"{place}.request")
-        return causes + dns_label(given.get("device", ""), f"{place}.device") + binding(given, place)
+        causes += dns_label(given.get("device", ""), f"{place}.device") + binding(given, place)
+        causes += check_each(given.get("tolerations"), -1, f"{place}.tolerations", toleration)
+        return causes + skipped_operations(given, place)
 
     def config(given: Object, place: str) -> list[Cause]:
         causes = check_tagged(given.get("requests"), MAX_RESULTS, f"{place}.requests", refers)

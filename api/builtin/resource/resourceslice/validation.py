@@ -11,7 +11,13 @@ from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, im
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
-from kubechronicle.api.builtin.resource.devices import check_each, check_each_unique, check_tagged, pool_name
+from kubechronicle.api.builtin.resource.devices import (
+    check_each,
+    check_each_unique,
+    check_tagged,
+    pool_name,
+    skipped_operations,
+)
 from kubechronicle.api.builtin.resource.devices import qualified_name as attribute_name
 from kubechronicle.api.builtin.resource.resourceclaim.validation_status import binding
 from kubechronicle.api.errors.field_errors import (
@@ -86,7 +92,8 @@ def _spec(spec: Object, held: Object) -> list[Cause]:
 
     most = MAX_DEVICES_WITH_MORE if more else MAX_DEVICES
     causes += check_each_unique(devices, most, "spec.devices", check, lambda device: device.get("name", ""))
-    return causes + check_tagged(spec.get("sharedCounters"), MAX_COUNTER_SETS, "spec.sharedCounters", _counter_set)
+    causes += check_tagged(spec.get("sharedCounters"), MAX_COUNTER_SETS, "spec.sharedCounters", _counter_set)
+    return causes + skipped_operations(spec, "spec")
 
 
 def _is_advanced(device: Object) -> bool:
