@@ -279,10 +279,10 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _version(arguments: argparse.Namespace) -> int:
-    from kubechronicle.api.features.versions import PROGRAM
+    from kubechronicle.api.kinds import SERVED
     from kubechronicle.ops.version import version_line
 
-    terminal.stdout().line(version_line(f"v{PROGRAM}"))
+    terminal.stdout().line(version_line(f"v{SERVED}"))
     return OK
 
 
