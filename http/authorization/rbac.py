@@ -187,7 +187,8 @@ class RbacAuthorizer:
         if len(groups) <= MANY:
             grants = rules.grants_at_once(name, groups, namespace)
         else:
-            grants = in_steps(("grants", name, groups, namespace), rules.grants(name, groups, namespace), long=runs)
+            key, steps = ("grants", name, groups, namespace), rules.grants(name, groups, namespace)
+            grants = in_steps(key, steps, long=True) if runs else finish(steps)
         if runs and rules.late_roles(grants) > LARGE_BYTES:
             raise NotIndexed(self.following)
         return grants
@@ -196,7 +197,7 @@ class RbacAuthorizer:
         """Return the result of steps about all bindings of a user. LongWork."""
         if not grants.are_many:
             return finish(steps)
-        return in_steps(key, steps, long=self.following.runs)
+        return in_steps(key, steps, long=True) if self.following.runs else finish(steps)
 
     # -- kept decisions -----------------------------------------------------------------------------------------------
 
