@@ -133,20 +133,28 @@ def with_gates(enabled: Collection[str], gates: FeatureGates) -> frozenset[str]:
 
 
 def plugins_in_order(
-    enabled: Collection[str], configurations: PluginConfigurations | None = None
+    enabled: Collection[str],
+    configurations: PluginConfigurations | None = None,
+    *,
+    review_reviews: bool = False,
 ) -> list[MinimalPlugin]:
-    """Return new plugins of these names, in order."""
-    configured = _configured(configurations or PluginConfigurations())
+    """Return new plugins of these names, in order.
+
+    ``review_reviews``: webhooks are asked about access reviews, too (without ExcludeAdmissionWebhookVirtualResources).
+    """
+    configured = _configured(configurations or PluginConfigurations(), review_reviews=review_reviews)
     made = ((configured.get(name) or make)() for name, make in zip(NAMES, PLUGINS, strict=True) if name in enabled)
     return list(made)
 
 
-def _configured(given: PluginConfigurations) -> Mapping[str, Callable[[], MinimalPlugin]]:
+def _configured(given: PluginConfigurations, *, review_reviews: bool) -> Mapping[str, Callable[[], MinimalPlugin]]:
     """Return the makers of the plugins that have a configuration."""
     tolerations = Tolerations(default=given.default_tolerations, whitelist=given.toleration_whitelist)
     seconds = given.not_ready_seconds, given.unreachable_seconds
     return {
         "DefaultTolerationSeconds": lambda: DefaultTolerationSeconds(*seconds),
+        "MutatingAdmissionWebhook": lambda: MutatingAdmissionWebhook(review_reviews=review_reviews),
+        "ValidatingAdmissionWebhook": lambda: ValidatingAdmissionWebhook(review_reviews=review_reviews),
         "EventRateLimit": lambda: EventRateLimit(given.event_limits),
         "PodNodeSelector": lambda: PodNodeSelector(given.node_selectors),
         "PodSecurity": lambda: PodSecurity(given.pod_security),

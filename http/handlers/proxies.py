@@ -122,9 +122,13 @@ async def _service(backend: Backend, context: Context, namespace: str, scheme: s
     wanted = port
     if port.isdecimal():
         wanted = await read_object(backend, context, "services", namespace, name, name_of_port)
-    services, look = backend.store.registry.builtin("", "v1", "services"), partial(_candidates, wanted=wanted)
-    # sic: kube-apiserver names services, too.
-    candidates = await read_object(backend, context, "endpoints", namespace, name, look, missing=services)
+    look = partial(_candidates, wanted=wanted)
+    try:
+        candidates = await read_object(backend, context, "endpoints", namespace, name, look)
+    except status.StatusError as error:
+        if error.code != 404:
+            raise
+        candidates = None
     if candidates is None:
         raise status.service_unavailable(f"no endpoints available for service {go_quote(name)}")
     for address, number in candidates:

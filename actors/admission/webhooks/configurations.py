@@ -16,6 +16,7 @@ from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.api.admission.conditions import Conditions
 from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS, Index, Rules, Selectors
+from kubechronicle.api.builtin.admissionregistration.webhooks import VIRTUAL_RESOURCES
 from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.steps import Steps
@@ -73,10 +74,12 @@ class Placed(NamedTuple):
 class Configurations:
     """The webhooks of one plugin: those of files (KEP-5793), then those of a resource, by their configurations' names.
 
-    Those of files alone are asked about configurations and policies.
+    Those of files alone are asked about configurations and policies. ``review_reviews``: they are asked about access
+    reviews, too; else a webhook that fails could lock everybody out.
     """
 
-    def __init__(self, resource: str, plugin: str) -> None:
+    def __init__(self, resource: str, plugin: str, *, review_reviews: bool = False) -> None:
+        self._review_reviews = review_reviews
         self._resource = resource
         self._plugin = plugin
         self._static: Manifests | None = None
@@ -90,6 +93,8 @@ class Configurations:
         """Return the index of all webhooks for a type, as of this replica's view; None if there are none."""
         if state.manifests and (manifests := state.manifests.get(self._plugin)) is not None:
             self._take(manifests.current)
+        if not self._review_reviews and not rt.stored and rt.group_resource in VIRTUAL_RESOURCES:
+            return None
         if rt.group == EXEMPT_GROUP and rt.kind in EXEMPT_KINDS:
             return self._static_index if self._static_webhooks else None
         entries = state.held[self._resource]

@@ -47,8 +47,8 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
     name = "MutatingAdmissionWebhook"
     operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
 
-    def __init__(self) -> None:
-        self._configurations = Configurations(MUTATING, self.name)
+    def __init__(self, *, review_reviews: bool = False) -> None:
+        self._configurations = Configurations(MUTATING, self.name, review_reviews=review_reviews)
 
     def admit(self, attributes: Attributes, state: State) -> Pending | None:
         """Apply the patches of the webhooks in order. NeedsExternalAnswer; StatusError of the first that denies."""

@@ -34,8 +34,8 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
     name = "ValidatingAdmissionWebhook"
     operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
 
-    def __init__(self) -> None:
-        self._configurations = Configurations(VALIDATING, self.name)
+    def __init__(self, *, review_reviews: bool = False) -> None:
+        self._configurations = Configurations(VALIDATING, self.name, review_reviews=review_reviews)
 
     def validate(self, attributes: Attributes, state: State) -> Pending | None:
         """Reject a write with the first denial, in the order of the webhooks. NeedsExternalAnswer, StatusError."""

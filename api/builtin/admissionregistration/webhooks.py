@@ -16,7 +16,7 @@ from kubechronicle.api.builtin.common.expressions import match_condition
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, counted, name_of
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
-from kubechronicle.api.strategy.strategy import Check, Strategy
+from kubechronicle.api.strategy.strategy import MOST_WARNINGS, Check, Strategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -29,9 +29,43 @@ STATIC_RESERVED: Final = (
 )
 
 
+VIRTUAL_RESOURCES: Final = frozenset(
+    (
+        "selfsubjectreviews.authentication.k8s.io",
+        "tokenreviews.authentication.k8s.io",
+        "localsubjectaccessreviews.authorization.k8s.io",
+        "selfsubjectaccessreviews.authorization.k8s.io",
+        "selfsubjectrulesreviews.authorization.k8s.io",
+        "subjectaccessreviews.authorization.k8s.io",
+    )
+)
+"""The resources that no webhook is asked about (the feature gate ExcludeAdmissionWebhookVirtualResources)."""
+
+
 def static_name_warnings(new: Object, old: Object | None) -> Sequence[str]:
     """Return a warning about a name that is reserved."""
     return (f"metadata.name: {STATIC_RESERVED}",) if new["metadata"].get("name", "").endswith(STATIC_SUFFIX) else ()
+
+
+def unanswered_rule_warnings(new: Object, old: Object | None) -> Sequence[str]:
+    """Return a warning about each resource of a rule that no webhook is asked about."""
+    found = []
+    for index, webhook in enumerate(new.get("webhooks") or ()):
+        for place, rule in enumerate(webhook.get("rules") or ()):
+            named = (f"{plural}.{group}" for group in rule.get("apiGroups") or () for plural in rule["resources"])
+            found += [
+                f"webhooks[{index}].rules[{place}]: {each} is excluded from admission webhooks; this rule will have no "
+                "effect"
+                for each in dict.fromkeys(named)
+                if each in VIRTUAL_RESOURCES
+            ]
+            if len(found) > MOST_WARNINGS:
+                return found
+    return found
+
+
+def _all_warnings(new: Object, old: Object | None) -> Sequence[str]:
+    return (*static_name_warnings(new, old), *unanswered_rule_warnings(new, old))
 
 
 # -- defaults ---------------------------------------------------------------------------------------------------------
@@ -270,7 +304,11 @@ _STRATEGY: Final = Strategy(
     generation_counts_empties=True,
     unconditional_update=False,
     validate=validate_webhooks,
-    warnings=static_name_warnings,
+    with_gates={"ExcludeAdmissionWebhookVirtualResources": {"warnings": unanswered_rule_warnings}},
+    without_gates={
+        "ManifestBasedAdmissionControlConfig": {"warnings": _all_warnings},
+        "ExcludeAdmissionWebhookVirtualResources": {"warnings": static_name_warnings},
+    },
 )
 
 KINDS: Final = (

@@ -36,12 +36,14 @@ from kubechronicle.api.builtin.apiextensions.validation_versions import (
     subresources,
 )
 from kubechronicle.api.builtin.apiextensions.where import Causes, Patterns, Where
+from kubechronicle.api.builtin.common.cell_text import Since, is_true
 from kubechronicle.api.builtin.common.checks import immutable, one_of
 from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.printer import CREATED_AT, NAME, Column, Printer, name_of, wide
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value, required
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.strategy.strategy import MOST_WARNINGS, Check, Strategy, status_update
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 # -- defaults ---------------------------------------------------------------------------------------------------------
 
@@ -340,6 +342,24 @@ def definition_warnings(new: Object, old: Object | None) -> list[str]:
 
 # -- the kind ---------------------------------------------------------------------------------------------------------
 
+
+def _cells(obj: ReadOnlyObject, _: Since) -> list[Any]:
+    spec = obj.get("spec") or {}
+    served = (version for version in spec.get("versions") or () if version.get("served"))
+    shown = sorted(f"{each.get('name', '')}{'(storage)' if each.get('storage') else ''}" for each in served)
+    names, conditions = spec.get("names") or {}, (obj.get("status") or {}).get("conditions")
+    return [
+        name_of(obj),
+        spec.get("scope", ""),
+        ",".join(shown),
+        obj["metadata"].get("creationTimestamp", ""),
+        spec.get("group", ""),
+        names.get("kind", ""),
+        ",".join(names.get("shortNames") or ()),
+        is_true(conditions, "Established"),
+    ]
+
+
 KIND: Final = BuiltinKind(
     resource="customresourcedefinitions.apiextensions.k8s.io",
     strategy=Strategy(
@@ -360,4 +380,17 @@ KIND: Final = BuiltinKind(
         ),
     ),
     default_functions={"apiextensions.v1.CustomResourceDefinition": default_custom_resource_definition},
+    printer=Printer(
+        (
+            NAME,
+            Column("Scope", text="Cluster/Namespaced"),
+            Column("Versions", text="Served versions"),
+            CREATED_AT,
+            wide("Group", "API group"),
+            wide("Kind", "CustomResource kind"),
+            wide("ShortNames", "Short names"),
+            Column("Established", "boolean", text="Established status", priority=1),
+        ),
+        _cells,
+    ),
 )

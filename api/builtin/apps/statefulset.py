@@ -32,8 +32,8 @@ from kubechronicle.api.builtin.core.podtemplate import (
     warnings_in_template,
     workload_selector,
 )
-from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported
-from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
+from kubechronicle.api.meta.metadata import IMMUTABLE, validate_annotations, validate_labels
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -187,36 +187,26 @@ def _template(spec: Object, field: str, options: PodOptions, *, whole: bool) -> 
     return causes
 
 
-STATEFUL_SET_UPDATE: Final = (
-    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
-    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
-)
-_STATEFUL_SET_CHANGEABLE: Final = frozenset(
-    (
-        "replicas",
-        "ordinals",
-        "template",
-        "updateStrategy",
-        "revisionHistoryLimit",
-        "persistentVolumeClaimRetentionPolicy",
-        "minReadySeconds",
-    )
-)
+_FROZEN: Final = ("selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy")
+"""The fields of a spec that never change."""
 
 
 def validate_stateful_set_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
-    """Check a changed StatefulSet, and reject changes of any spec field that is not listed as changeable.
+    """Check a changed StatefulSet, and reject changes of fields that stay.
 
     The template is not checked if the old object would be rejected.
     """
     causes = _spec(new["spec"], options, new=False)
     if causes and _spec(old["spec"], options, new=False):
         causes = _spec(new["spec"], options, new=False, with_template=False)
-    frozen = [
-        {name: value for name, value in each["spec"].items() if name not in _STATEFUL_SET_CHANGEABLE}
-        for each in (new, old)
-    ]
-    return causes if frozen[0] == frozen[1] else [*causes, forbidden("spec", STATEFUL_SET_UPDATE)]
+    spec, held = new["spec"], old["spec"]
+    changed = [name for name in _FROZEN if (spec.get(name) or None) != (held.get(name) or None)]
+    return causes + [invalid_value(f"spec.{name}", _frozen_value(spec, name), IMMUTABLE) for name in changed]
+
+
+def _frozen_value(spec: Object, name: str) -> Any:
+    """Return a field as its cause prints it: an absent list is empty, an absent text is \"\"."""
+    return spec.get(name) or ([] if name == "volumeClaimTemplates" else "" if name != "selector" else None)
 
 
 # -- warnings ---------------------------------------------------------------------------------------------------------

@@ -51,12 +51,9 @@ def _spec_of_a_subject(spec: Mapping[str, Any]) -> list[Cause]:
 
 def _one_of(spec: Mapping[str, Any]) -> list[Cause]:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and path is not None:
-        detail = "cannot be specified in combination with resourceAttributes"
-        return [invalid_value("spec.nonResourceAttributes", _printed_path(path), detail)]
-    if resource is None and path is None:
-        return [invalid_value(_ATTRIBUTES, None, ONE_OF)]
-    return []
+    if (resource is None) is not (path is None):
+        return []
+    return [invalid_value("spec", None if path is None else _printed_path(path), ONE_OF)]
 
 
 def _printed_path(path: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -150,7 +150,8 @@ def validate_node_change(new: Object, old: Object) -> list[Cause]:
     if before:
         causes += [forbidden("spec.podCIDRs", refused.format("podCIDR"))] * changed
     if held.get("providerID") and spec.get("providerID") != held["providerID"]:
-        causes.append(forbidden("spec.providerID", refused.format("providerID")))
+        verb = "modified" if spec.get("providerID") else "cleared"
+        causes.append(invalid_value("spec.providerID", None, f"field cannot be {verb} once set"))
     if spec.get("taints"):
         causes += taints(spec["taints"], "metadata.taints")
     if spec.get("externalID", "") != held.get("externalID", ""):

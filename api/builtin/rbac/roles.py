@@ -11,8 +11,9 @@ from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import dns_subdomain, label_selector, wrong
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, name_of, wide
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, field_column, name_of, wide
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
+from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.strategy.strategy import Check, Strategy, Validate, ValidateUpdate
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -134,7 +135,7 @@ def validate_role_ref_update(new: Object, old: Object) -> list[Cause]:
     """Reject a changed role reference."""
     if new.get("roleRef") == old.get("roleRef"):
         return []
-    return [invalid_value("roleRef", record(new.get("roleRef") or {}, "RoleRef"), "cannot change roleRef")]
+    return [invalid_value("roleRef", record(new.get("roleRef") or {}, "RoleRef"), IMMUTABLE)]
 
 
 # -- table columns ----------------------------------------------------------------------------------------------------
@@ -156,9 +157,6 @@ def _subjects(where: str) -> tuple[Column, ...]:
     return tuple(wide(name, f"{name} in the {where}") for name in ("Users", "Groups", "ServiceAccounts"))
 
 
-_ROLE_TEXT: Final = " If the RoleRef cannot be resolved, the Authorizer must return an error."
-
-
 # -- the kinds --------------------------------------------------------------------------------------------------------
 
 KINDS: Final = (
@@ -175,11 +173,7 @@ KINDS: Final = (
         printer=Printer(
             (
                 NAME,
-                Column(
-                    "Role",
-                    text="RoleRef can reference a Role in the current namespace or a ClusterRole in the global "
-                    f"namespace.{_ROLE_TEXT}",
-                ),
+                field_column("Role", "rbac.v1.RoleBinding.roleRef"),
                 AGE,
                 *_subjects("roleBinding"),
             ),
@@ -192,7 +186,7 @@ KINDS: Final = (
         printer=Printer(
             (
                 NAME,
-                Column("Role", text="RoleRef can only reference a ClusterRole in the global namespace." + _ROLE_TEXT),
+                field_column("Role", "rbac.v1.ClusterRoleBinding.roleRef"),
                 AGE,
                 *_subjects("clusterRoleBinding"),
             ),

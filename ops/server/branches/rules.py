@@ -71,4 +71,6 @@ class Rules:
             hooks.append(StaticNames())
         if not plan.allow_privileged:
             hooks.append(RefusedPrivilege())
-        return AdmissionChain(plugins.plugins_in_order(plan.admission_plugins, plan.admission), state, tuple(hooks))
+        reviews = not plan.features.enabled("ExcludeAdmissionWebhookVirtualResources")
+        made = plugins.plugins_in_order(plan.admission_plugins, plan.admission, review_reviews=reviews)
+        return AdmissionChain(made, state, tuple(hooks))

@@ -54,7 +54,7 @@ class Meter(AdmissionPlugin):
 @asynccontextmanager
 async def metered(monkeypatch: pytest.MonkeyPatch, *, locking: bool = True) -> AsyncIterator[Replicas]:
     usual = plugins.plugins_in_order
-    monkeypatch.setattr(plugins, "plugins_in_order", lambda *given: [*usual(*given), Meter()])
+    monkeypatch.setattr(plugins, "plugins_in_order", lambda *given, **more: [*usual(*given, **more), Meter()])
     monkeypatch.setattr(Meter, "locking", locking)
     store = MemoryStore()
     async with open_server(store) as one, open_server(store) as two:

@@ -540,7 +540,7 @@ def recorded_tables() -> list[Any]:
     if not RECORDED.exists():
         return []
     cases = yaml.safe_load((RECORDED / "cases" / "tables.yaml").read_bytes())
-    expected = json.loads((RECORDED / "expected" / "tables.json").read_bytes())
+    expected = json.loads((RECORDED.parent / "conformance-1.37" / "expected" / "tables.json").read_bytes())
     found = []
     for case in cases:
         bodies = [step["body"] for step in case["steps"] if "body" in step]

@@ -203,7 +203,7 @@ def pod_context(context: Object, spec: Object, field: str, options: PodOptions =
         ]
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        causes.append(invalid_value(f"{field}.shareProcessNamespace", True, detail))
+        causes.append(invalid_value(f"{field.rpartition('.')[0]}.shareProcessNamespace", True, detail))
     if context.get("sysctls"):
         causes += _sysctls(context["sysctls"], spec, f"{field}.sysctls")
     policy = context.get("fsGroupChangePolicy")
