@@ -173,7 +173,7 @@ KINDS: Final = (
         printer=Printer(
             (
                 NAME,
-                field_column("Role", "rbac.v1.RoleBinding.roleRef"),
+                field_column("Role", "rbac.v1beta1.RoleBinding.roleRef"),
                 AGE,
                 *_subjects("roleBinding"),
             ),
@@ -186,7 +186,7 @@ KINDS: Final = (
         printer=Printer(
             (
                 NAME,
-                field_column("Role", "rbac.v1.ClusterRoleBinding.roleRef"),
+                field_column("Role", "rbac.v1beta1.ClusterRoleBinding.roleRef"),
                 AGE,
                 *_subjects("clusterRoleBinding"),
             ),
