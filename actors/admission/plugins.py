@@ -32,6 +32,7 @@ from kubechronicle.actors.admission.node_restriction import NodeRestriction
 from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
 from kubechronicle.actors.admission.owner_references import OwnerReferencesPermissionEnforcement
 from kubechronicle.actors.admission.pod_security.plugin import PodSecurity
+from kubechronicle.actors.admission.pod_security.standards import NEWEST_MINOR
 from kubechronicle.actors.admission.pods.anti_affinity import LimitPodHardAntiAffinityTopology
 from kubechronicle.actors.admission.pods.image_policy import ImagePolicyWebhook
 from kubechronicle.actors.admission.pods.images import AlwaysPullImages
@@ -137,17 +138,21 @@ def plugins_in_order(
     configurations: PluginConfigurations | None = None,
     *,
     review_reviews: bool = False,
+    newest_standard: int = NEWEST_MINOR,
 ) -> list[MinimalPlugin]:
     """Return new plugins of these names, in order.
 
     ``review_reviews``: webhooks are asked about access reviews, too (without ExcludeAdmissionWebhookVirtualResources).
+    ``newest_standard``: the minor version whose Pod Security Standards are the latest.
     """
-    configured = _configured(configurations or PluginConfigurations(), review_reviews=review_reviews)
+    configured = _configured(configurations or PluginConfigurations(), review_reviews, newest_standard)
     made = ((configured.get(name) or make)() for name, make in zip(NAMES, PLUGINS, strict=True) if name in enabled)
     return list(made)
 
 
-def _configured(given: PluginConfigurations, *, review_reviews: bool) -> Mapping[str, Callable[[], MinimalPlugin]]:
+def _configured(
+    given: PluginConfigurations, review_reviews: bool, newest_standard: int
+) -> Mapping[str, Callable[[], MinimalPlugin]]:
     """Return the makers of the plugins that have a configuration."""
     tolerations = Tolerations(default=given.default_tolerations, whitelist=given.toleration_whitelist)
     seconds = given.not_ready_seconds, given.unreachable_seconds
@@ -157,7 +162,7 @@ def _configured(given: PluginConfigurations, *, review_reviews: bool) -> Mapping
         "ValidatingAdmissionWebhook": lambda: ValidatingAdmissionWebhook(review_reviews=review_reviews),
         "EventRateLimit": lambda: EventRateLimit(given.event_limits),
         "PodNodeSelector": lambda: PodNodeSelector(given.node_selectors),
-        "PodSecurity": lambda: PodSecurity(given.pod_security),
+        "PodSecurity": lambda: PodSecurity(given.pod_security, newest_standard),
         "PodTolerationRestriction": lambda: PodTolerationRestriction(tolerations),
         "ResourceQuota": lambda: ResourceQuota(given.limited_resources),
     }

@@ -71,17 +71,18 @@ IGNORED_SUBRESOURCES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Standard:
-    """A level in a version, "latest" or "v1.30"."""
+    """A level in a version, "latest" or "v1.30". ``newest``: the minor version of the latest one."""
 
     level: str = standards.PRIVILEGED
     version: str = LATEST
+    newest: int = standards.NEWEST_MINOR
 
     def __str__(self) -> str:
         return f"{self.level}:{self.version}"
 
     def violations(self, meta: Object, spec: Object) -> Steps[list[tuple[str, str]]]:
-        minor = standards.NEWEST_MINOR if self.version == LATEST else int(self.version.removeprefix("v1."))
-        return standards.evaluate(self.level, minor, meta, spec)
+        minor = self.newest if self.version == LATEST else int(self.version.removeprefix("v1."))
+        return standards.evaluate(self.level, min(minor, self.newest), meta, spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +107,15 @@ class PodSecurity(AdmissionPlugin):
     name = "PodSecurity"
     resources = frozenset({"namespaces", "pods", *TEMPLATES})
 
-    def __init__(self, configuration: PodSecurityConfiguration | None = None) -> None:
+    def __init__(
+        self, configuration: PodSecurityConfiguration | None = None, newest: int = standards.NEWEST_MINOR
+    ) -> None:
         given = configuration or PodSecurityConfiguration()
         of = given.defaults
         self._defaults = Policy(
-            enforce=Standard(of.enforce, of.enforce_version),
-            audit=Standard(of.audit, of.audit_version),
-            warn=Standard(of.warn, of.warn_version),
+            enforce=Standard(of.enforce, of.enforce_version, newest),
+            audit=Standard(of.audit, of.audit_version, newest),
+            warn=Standard(of.warn, of.warn_version, newest),
         )
         self._exempt = given.exemptions
 
@@ -175,7 +178,7 @@ def _exempt(attributes: Attributes, state: State, reason: str) -> None:
 def _count(attributes: Attributes, state: State, standard: Standard, mode: str, *, denied: bool) -> None:
     """Count a check against a standard, by the labels of pod_security_evaluations_total."""
     version = LATEST if standard.level == standards.PRIVILEGED else standard.version
-    if version != LATEST and int(version.removeprefix("v1.")) > standards.NEWEST_MINOR:
+    if version != LATEST and int(version.removeprefix("v1.")) > standard.newest:
         version = "future"
     labels = ("deny" if denied else "allow", standard.level, version, mode, *_labels(attributes))
     attributes.measured.append((partial(state.metrics.pod_security.add, labels), 0.0))
@@ -251,7 +254,8 @@ def policy_of(labels: Mapping[str, str], defaults: Policy = PERMISSIVE) -> tuple
     warn = _standard(labels, "warn", standards.PRIVILEGED, defaults.warn, causes)
     chosen = labels.get(PREFIX + "enforce", "")
     if PREFIX + "warn" not in labels and chosen in LEVELS and LEVELS.index(chosen) > LEVELS.index(defaults.warn.level):
-        warn = Standard(enforce.level, warn.version if PREFIX + "warn-version" in labels else enforce.version)
+        version = warn.version if PREFIX + "warn-version" in labels else enforce.version
+        warn = Standard(enforce.level, version, enforce.newest)
     return Policy(enforce=enforce, audit=audit, warn=warn), causes
 
 
@@ -266,7 +270,7 @@ def _standard(labels: Mapping[str, str], mode: str, fallback: str, default: Stan
         path = f"metadata.labels[{PREFIX}{mode}-version]"
         causes.append(invalid_value(path, version, 'must be "latest" or "v1.x"'))
         version = LATEST
-    return Standard(level, version)
+    return Standard(level, version, default.newest)
 
 
 # -- namespaces -------------------------------------------------------------------------------------------------------

@@ -8,14 +8,15 @@ from typing import Final
 
 from kubechronicle.actors.admission.pod_security import checks
 from kubechronicle.actors.admission.pod_security.checks import CheckPod
+from kubechronicle.api.features.versions import PROGRAM
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.steps import Steps
 
 PRIVILEGED: Final = "privileged"
 BASELINE: Final = "baseline"
 RESTRICTED: Final = "restricted"
-NEWEST_MINOR: Final = 36
-"""The version of ``latest`` and of every later version."""
+NEWEST_MINOR: Final = PROGRAM.minor
+"""The version of ``latest`` and of every later version, unless an older one is emulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def checks_of(level: str, minor: int) -> tuple[CheckPod, ...]:
 def evaluate(level: str, minor: int, meta: Object, spec: Object) -> Steps[list[tuple[str, str]]]:
     """Return (reason, detail) of every violation of the level in the pod. Each check looks at all containers."""
     found = []
-    for check in checks_of(level, min(minor, NEWEST_MINOR)):
+    for check in checks_of(level, minor):
         if (violation := check(meta, spec)) is not None:
             found.append(violation)
         yield

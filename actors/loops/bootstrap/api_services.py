@@ -53,6 +53,7 @@ GROUP_PRIORITIES: Final[Mapping[str, int]] = {
     "resource.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
     "storagemigration.k8s.io": 15800,
+    "lifecycle.k8s.io": 15700,
 }
 """kube-apiserver's groupPriorityMinimum by group. Groups that are not listed have no APIService."""
 
@@ -66,16 +67,15 @@ VERSION_PRIORITIES: Final[Mapping[tuple[str, str], int]] = {
     ("autoscaling", "v2"): 30,
     ("autoscaling", "v2beta2"): 1,
     ("autoscaling", "v2beta1"): 9,
-    ("certificates.k8s.io", "v1beta1"): 12,
     ("rbac.authorization.k8s.io", "v1beta1"): 12,
     ("rbac.authorization.k8s.io", "v1alpha1"): 9,
     ("admissionregistration.k8s.io", "v1beta1"): 12,
     ("admissionregistration.k8s.io", "v1alpha1"): 9,
-    ("scheduling.k8s.io", "v1beta1"): 12,
-    ("scheduling.k8s.io", "v1alpha1"): 9,
+    ("scheduling.k8s.io", "v1alpha3"): 3,
     ("discovery.k8s.io", "v1beta1"): 12,
-    ("resource.k8s.io", "v1"): 20,
+    ("resource.k8s.io", "v1"): 21,
     ("resource.k8s.io", "v1beta2"): 15,
+    ("resource.k8s.io", "v1alpha3"): 1,
     ("flowcontrol.apiserver.k8s.io", "v1"): 21,
     ("flowcontrol.apiserver.k8s.io", "v1beta3"): 18,
     ("flowcontrol.apiserver.k8s.io", "v1beta2"): 15,

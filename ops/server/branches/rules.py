@@ -72,5 +72,10 @@ class Rules:
         if not plan.allow_privileged:
             hooks.append(RefusedPrivilege())
         reviews = not plan.features.enabled("ExcludeAdmissionWebhookVirtualResources")
-        made = plugins.plugins_in_order(plan.admission_plugins, plan.admission, review_reviews=reviews)
+        made = plugins.plugins_in_order(
+            plan.admission_plugins,
+            plan.admission,
+            review_reviews=reviews,
+            newest_standard=plan.features.versions.emulation.minor,
+        )
         return AdmissionChain(made, state, tuple(hooks))

@@ -228,5 +228,9 @@ def _rules(rules: Object, field: str) -> list[Cause]:
 
 
 def autoscaler_status(new: Object, old: Object) -> list[Cause]:
-    """Check that counts are not negative."""
-    return not_negative(new.get("status") or {}, "status", "currentReplicas", "desiredReplicas")
+    """Check that counts and observed generations are not negative."""
+    status = new.get("status") or {}
+    causes = not_negative(status, "status", "currentReplicas", "desiredReplicas")
+    for index, condition in enumerate(status.get("conditions") or ()):
+        causes += not_negative(condition, f"status.conditions[{index}]", "observedGeneration")
+    return causes
