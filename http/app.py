@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.store import Store
+from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry import discovery
@@ -182,6 +183,7 @@ def _services(
         authentication=authentication,
         authorization=authorization,
         is_served=partial(_is_served, store),
+        formats=negotiate.WITH_CBOR if settings.features.enabled(negotiate.CBOR_GATE) else negotiate.WITHOUT_CBOR,
         constrained_impersonation=settings.features.enabled(impersonation.GATE),
         catch_up=store.reads.wait_consistent,
         request_timeout=settings.request_timeout,
@@ -210,7 +212,12 @@ def _documents(
 
     tokens = openid.pages(issuer, settings.server_address) if issuer is not None else {}
     documents = Discovery(version=version, server_address=settings.server_address, paths=paths, openid_pages=tokens)
-    openapi = OpenApi(lambda: store.registry, version=version["gitVersion"], pages=documents.paths())
+    openapi = OpenApi(
+        lambda: store.registry,
+        version=version["gitVersion"],
+        pages=documents.paths(),
+        cbor=settings.features.enabled(negotiate.CBOR_GATE),
+    )
     return documents, openapi
 
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from kubechronicle.actors.large_work import Turn
+from kubechronicle.api.codecs.negotiate import WITHOUT_CBOR, Formats
 from kubechronicle.api.errors import status
 from kubechronicle.api.history import reasons
 from kubechronicle.api.meta.request_info import Query, RequestInfo
@@ -79,6 +80,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False):
     ``moment``: the moment of history as in the URL; "" for ordinary requests.
     ``at``: the resolved moment; None for ordinary requests.
     ``branch``: the name of the branch as in the URL; "" for requests of the cluster itself.
+    ``formats``: the media types that the server offers.
     ``turn``: the request's share in the large work (actors/large_work.py); the handlers of resources set it.
     ``flow_headers``: the fields of the answer that name the FlowSchema and the priority level.
     ``waited``: seconds that the request has waited for its turn.
@@ -104,6 +106,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False):
     moment: str = ""
     at: Moment | None = None
     branch: str = ""
+    formats: Formats = WITHOUT_CBOR
     turn: Turn = cast(Turn, None)
     flow_headers: tuple[tuple[str, str], ...] = ()
     waited: float = 0.0

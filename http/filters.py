@@ -23,6 +23,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_wi
 from kubechronicle.actors.fair_share import SERVED
 from kubechronicle.actors.writing.targets import new_uid
 from kubechronicle.api.codecs.headroom import Headroom
+from kubechronicle.api.codecs.negotiate import WITHOUT_CBOR, Formats
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.reasons import PREFIX as BECAUSE
@@ -73,6 +74,7 @@ class Services:
     """The parts and settings that the filters need. A limit of 0 means none; times are in seconds.
 
     ``is_served``: tells if the resource and subresource of a request exist.
+    ``formats``: the media types that the server offers.
     ``constrained_impersonation``: impersonation has the modes of KEP-5284.
     ``catch_up``: returns when the views contain everything that any replica has committed by now.
     """
@@ -81,6 +83,7 @@ class Services:
     authentication: AuthenticationChain
     authorization: AuthorizationChain
     is_served: Callable[[RequestInfo], bool]
+    formats: Formats = WITHOUT_CBOR
     constrained_impersonation: bool = True
     catch_up: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
     request_timeout: float = 60.0
@@ -95,7 +98,7 @@ class Services:
 Filter = Callable[[Services, Step], Step]
 
 
-def outermost(following: Step) -> Next:
+def outermost(following: Step, formats: Formats = WITHOUT_CBOR) -> Next:
     """Attach the context, and turn errors into Status answers; a bug into a 500 and a traceback in the log. Without
     memory, answer 503."""
     headroom = Headroom()
@@ -105,6 +108,7 @@ def outermost(following: Step) -> Next:
         try:
             headroom.check()
             context = identify(request)
+            context.formats = formats
             response = undetermined_request(request) if context.info.undetermined else await following(request, context)
             response.headers.append(("audit-id", context.audit_id))
             response.headers.extend(context.flow_headers)
@@ -403,4 +407,4 @@ def build(services: Services, handler: Step) -> Next:
     """Return the application: each filter around the next one, the handler innermost."""
     for each in reversed(FILTERS):
         handler = each(services, handler)
-    return outermost(handler)
+    return outermost(handler, services.formats)

@@ -60,6 +60,11 @@ def json_of(payload: Payload, *, omit_managed_fields: bool = False) -> bytes | N
     if payload.media_type == negotiate.PROTOBUF and body.startswith(_ENVELOPE):
         value: Any = _decoded(protobuf.decode, body)
         return None if value is None else _encoded(value, omit_managed_fields=omit_managed_fields)
+    if payload.media_type == negotiate.CBOR:
+        from kubechronicle.api.codecs import cbor  # only with its feature gate, which is off by default
+
+        value = _decoded(cbor.decode_value, body)
+        return None if value is None else _encoded(value, omit_managed_fields=omit_managed_fields)
     if payload.media_type.endswith("yaml") and body.lstrip()[:1] not in (b"{", b"["):
         value = _decoded(yaml.decode, body)
         return _text(body) if value is None else _encoded(value[0], omit_managed_fields=omit_managed_fields)

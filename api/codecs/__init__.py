@@ -1,1 +1,1 @@
-"""Codecs: JSON, YAML and protobuf bodies, and content negotiation."""
+"""Codecs: JSON, YAML, protobuf and CBOR bodies, and content negotiation."""

@@ -36,6 +36,8 @@ MAX_ALIASED: Final = 100_000
 """The most values that aliases may add to a YAML document. Go's limit is higher and grows with the document."""
 
 _YAML_MARKS: Final = (b",", b"\n", b":", b"- ")
+_CBOR_SAMPLE: Final = 64 * 1024
+"""Bytes of a CBOR document whose items are counted. A longer one is large work whatever it holds."""
 _ANCHOR: Final = re.compile(rb"(?:^|[\s\[{,:?-])&[\w-]")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
@@ -50,11 +52,11 @@ def require_within(containers: int, keys: int, values: int) -> None:
         raise TooManyPartsError(f"the body has more than {MAX_VALUES} values")
 
 
-def weight(data: bytes, *, protobuf: bool = False, yaml: bool = False) -> int:
+def weight(data: bytes, *, protobuf: bool = False, yaml: bool = False, cbor: bool = False) -> int:
     """Return the bytes of a usual document with as many parts as this one, to tell whether it is large work.
 
-    A comma of JSON, an empty message of protobuf and the punctuation of YAML are counted, in strings, too. A YAML
-    document with aliases may have as many parts as those can add.
+    A comma of JSON, an empty message of protobuf, an item of CBOR and the punctuation of YAML are counted, in strings,
+    too (but not those of CBOR). A YAML document with aliases may have as many parts as those can add.
 
     >>> weight(b"[" + b"1," * 5000 + b"1]"), weight(b'["' + b"text" * 5000 + b'"]')
     (120000, 20004)
@@ -62,6 +64,8 @@ def weight(data: bytes, *, protobuf: bool = False, yaml: bool = False) -> int:
     size = len(data)
     if protobuf:
         return size + PART * data.count(0)
+    if cbor:
+        return max(size, PART * _cbor_items(data)) if size > DENSE else size
     if not yaml:
         return max(size, PART * (size - len(data.translate(None, b",")))) if size > DENSE else size
     if b"&" in data and b"*" in data and _ANCHOR.search(data):
@@ -76,6 +80,24 @@ def require_json_within(data: bytes) -> None:
     """
     if len(data) > SMALL:
         require_within(*_counts(data, MAX_CONTAINERS, MAX_KEYS, MAX_VALUES))
+
+
+def _cbor_items(data: bytes) -> int:
+    """Return the number of items at the beginning of a CBOR document, from their heads. Malformed ones count, too."""
+    at, found, end = 0, 0, min(len(data), _CBOR_SAMPLE)
+    while at < end:
+        head = data[at]
+        argument = head & 31
+        at += 1
+        if 23 < argument < 28:
+            size = 1 << argument - 24
+            argument, at = int.from_bytes(data[at : at + size], "big"), at + size
+        elif argument == 31:
+            argument = 0
+        if 0x40 <= head < 0x80:
+            at += argument
+        found += 1
+    return found
 
 
 class Message(bytes):

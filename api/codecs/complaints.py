@@ -19,8 +19,9 @@ class Complaints(list[str]):
     """Sentences about repeated keys, in the order of the document.
 
     ``document``: a JSON document with repeated keys, None for any other. Its objects are tuples of (key, value).
-    ``source``: the text of a JSON document.
+    ``source``: the bytes of a document in JSON or CBOR.
     ``small_integers``: no integer of the document has more than 53 bits; False also if that is not known.
+    ``cbor``: ``source`` is CBOR, whose strict errors and wrong types have other texts.
     ``keys_sorted``: unknown fields are reported in the order of their names, as Kubernetes makes JSON of YAML.
     """
 
@@ -28,5 +29,6 @@ class Complaints(list[str]):
         super().__init__(sentences)
         self.document = document
         self.source = b""
+        self.cbor = False
         self.small_integers = False
         self.keys_sorted = keys_sorted

@@ -12,6 +12,7 @@ __all__ = [
     "DecodeError",
     "EncodeError",
     "NotAcceptableError",
+    "RefusedValueError",
     "TooManyPartsError",
     "UnsupportedMediaTypeError",
 ]
@@ -27,6 +28,10 @@ class CodecError(Exception):
 
 class DecodeError(CodecError):
     """The bytes are not a well-formed document of the media type (400)."""
+
+
+class RefusedValueError(DecodeError):
+    """The document is well-formed, with an apiVersion and kind, but the format's decoder takes no such value (400)."""
 
 
 class TooManyPartsError(CodecError):

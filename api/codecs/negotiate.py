@@ -21,12 +21,18 @@ from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMedia
 from kubechronicle.api.values.caches import remembered
 
 __all__ = [
+    "APPLY_CBOR",
+    "CBOR",
+    "CBOR_GATE",
     "JSON",
     "MEDIA_TYPES",
     "PATCH_TYPES",
     "PROTOBUF",
     "STREAM_MEDIA_TYPES",
+    "WITHOUT_CBOR",
+    "WITH_CBOR",
     "YAML",
+    "Formats",
     "Representation",
     "body_type",
     "check_route",
@@ -42,6 +48,9 @@ __all__ = [
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
+CBOR = "application/cbor"
+CBOR_SEQUENCE = "application/cbor-seq"
+"""The type of a watch in CBOR (RFC 8742)."""
 
 # In the order of preference for a wildcard.
 MEDIA_TYPES = (JSON, YAML, PROTOBUF)
@@ -51,7 +60,23 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+APPLY_CBOR = "application/apply-patch+cbor"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """The media types that a server offers: of documents, of watches, and of patches."""
+
+    types: tuple[str, ...]
+    streams: tuple[str, ...]
+    patches: tuple[str, ...]
+
+
+WITHOUT_CBOR = Formats(MEDIA_TYPES, STREAM_MEDIA_TYPES, PATCH_TYPES)
+WITH_CBOR = Formats((*MEDIA_TYPES, CBOR), (*STREAM_MEDIA_TYPES, CBOR_SEQUENCE), (*PATCH_TYPES, APPLY_CBOR))
+"""Those with the feature gate of CBOR (KEP-4222)."""
+CBOR_GATE = "CBORServingAndStorage"
 
 # Clients send a handful of different headers. Longer ones are not cached.
 _REMEMBERED = 512
@@ -87,6 +112,8 @@ class Representation:
     @property
     def stream_content_type(self) -> str:
         """The Content-Type of a watch."""
+        if self.media_type == CBOR:
+            return CBOR_SEQUENCE
         return JSON if self.media_type == JSON else f"{self.media_type};stream=watch"
 
 
@@ -94,30 +121,32 @@ class Representation:
 _Allows = Callable[[str, str, str, str], bool]
 
 
-def plain(accept: str | None) -> Representation:
+def plain(accept: str | None, formats: Formats = WITHOUT_CBOR) -> Representation:
     """Negotiate for documents without conversions. NotAcceptableError if no clause can be served."""
-    return _acceptable(_negotiate(accept or "", _allows_plain))
+    return _acceptable(_negotiate(accept or "", _allows_plain, formats), formats)
 
 
-def resource(accept: str | None, *, protobuf: bool = True, tables: bool = True) -> Representation:
+def resource(
+    accept: str | None, formats: Formats = WITHOUT_CBOR, *, protobuf: bool = True, tables: bool = True
+) -> Representation:
     """Negotiate for an object or list. `protobuf` is False for custom resources, `tables` for answers that have no rows
     (reviews). Raises NotAcceptableError."""
     allows = _allows_resource if protobuf else _allows_custom_resource
-    return _acceptable(_negotiate(accept or "", allows if tables else _allows_no_table))
+    return _acceptable(_negotiate(accept or "", allows if tables else _allows_no_table, formats), formats)
 
 
-def watch(accept: str | None, *, protobuf: bool = True) -> Representation:
+def watch(accept: str | None, formats: Formats = WITHOUT_CBOR, *, protobuf: bool = True) -> Representation:
     """Negotiate for a watch, which cannot be YAML. Raises NotAcceptableError."""
-    found = _negotiate(accept or "", _allows_resource if protobuf else _allows_custom_resource)
+    found = _negotiate(accept or "", _allows_resource if protobuf else _allows_custom_resource, formats)
     if found is None or found.media_type == YAML:
-        raise NotAcceptableError(STREAM_MEDIA_TYPES)
+        raise NotAcceptableError(formats.streams)
     return found
 
 
-def discovery(accept: str | None) -> Representation:
+def discovery(accept: str | None, formats: Formats = WITHOUT_CBOR) -> Representation:
     """Negotiate for /api and /apis: aggregated if any clause requests it, else plain. Raises NotAcceptableError."""
-    aggregated = _negotiate(accept, _allows_aggregated) if accept else None
-    return aggregated or plain(accept)
+    aggregated = _negotiate(accept, _allows_aggregated, formats) if accept else None
+    return aggregated or plain(accept, formats)
 
 
 def one_of(accept: str | None, offered: Sequence[str]) -> str:
@@ -129,18 +158,26 @@ def one_of(accept: str | None, offered: Sequence[str]) -> str:
     return ""
 
 
-def check_route(accept: str | None, *, lists: bool = False, types: Sequence[str] = MEDIA_TYPES) -> None:
-    """Check Accept as the router does. `lists`: the route can also be watched; `types`: the media types of the route.
+def check_route(
+    accept: str | None,
+    formats: Formats = WITHOUT_CBOR,
+    *,
+    lists: bool = False,
+    types: Sequence[str] | None = None,
+) -> None:
+    """Check Accept as the router does. `lists`: the route can also be watched; `types`: those of the route, if it has
+    others.
 
     NotAcceptableError with `at_route` unless a clause has, apart from parameters, one of the route's types or `*/*`.
     """
+    types = formats.types if types is None else types
     if not accept or accept == JSON == types[0]:
         return
     for clause in accept.split(","):
         media_type = clause.partition(";")[0].strip(" ")
         if media_type == "*/*" or media_type in types:
             return
-    raise NotAcceptableError((*types, *STREAM_MEDIA_TYPES) if lists else types, at_route=True)
+    raise NotAcceptableError((*types, *formats.streams) if lists else types, at_route=True)
 
 
 def wants_pretty(query: str | None, user_agent: str | None) -> bool:
@@ -150,20 +187,20 @@ def wants_pretty(query: str | None, user_agent: str | None) -> bool:
     return bool(user_agent) and str(user_agent).startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
-def body_type(content_type: str | None) -> str:
-    """Return the media type of a body: JSON, YAML or PROTOBUF; JSON by default. Raises UnsupportedMediaTypeError."""
+def body_type(content_type: str | None, formats: Formats = WITHOUT_CBOR) -> str:
+    """Return the media type of a body, one of the server's; JSON by default. Raises UnsupportedMediaTypeError."""
     if not content_type:
         return JSON
     media_type = _media_type(content_type)
-    if media_type not in MEDIA_TYPES:
-        raise UnsupportedMediaTypeError(content_type, MEDIA_TYPES)
+    if media_type not in formats.types:
+        raise UnsupportedMediaTypeError(content_type, formats.types)
     return media_type
 
 
-def patch_type(content_type: str | None, *, custom: bool = False) -> str:
+def patch_type(content_type: str | None, formats: Formats = WITHOUT_CBOR, *, custom: bool = False) -> str:
     """Return the patch type of a PATCH body. Custom resources have no strategic merge. UnsupportedMediaTypeError."""
     media_type = (content_type or "").partition(";")[0].strip(" ")
-    accepted = tuple(t for t in PATCH_TYPES if not custom or t != STRATEGIC_MERGE_PATCH)
+    accepted = tuple(t for t in formats.patches if not custom or t != STRATEGIC_MERGE_PATCH)
     if media_type not in accepted:
         raise UnsupportedMediaTypeError(content_type or "", accepted, at_route=not custom)
     return media_type
@@ -216,23 +253,23 @@ class _Clause:
         return self.type == "*" and self.subtype == "*"
 
 
-def _acceptable(representation: Representation | None) -> Representation:
+def _acceptable(representation: Representation | None, formats: Formats) -> Representation:
     if representation is None:
-        raise NotAcceptableError(MEDIA_TYPES)
+        raise NotAcceptableError(formats.types)
     return representation
 
 
-def _negotiate(accept: str, allows: _Allows) -> Representation | None:
+def _negotiate(accept: str, allows: _Allows, formats: Formats) -> Representation | None:
     if len(accept) <= _REMEMBERED_LENGTH:
-        return _remembered(accept, allows)
-    return _first_allowed(accept, allows)
+        return _remembered(accept, allows, formats.types)
+    return _first_allowed(accept, allows, formats.types)
 
 
-def _first_allowed(accept: str, allows: _Allows) -> Representation | None:
+def _first_allowed(accept: str, allows: _Allows, types: tuple[str, ...]) -> Representation | None:
     if not accept:
         return Representation(media_type=JSON)
     for clause in _clauses(accept):
-        for media_type in MEDIA_TYPES:
+        for media_type in types:
             if clause.matches(media_type) and (found := _representation(media_type, clause.parameters, allows)):
                 return found
     return None

@@ -29,6 +29,8 @@ PATCH_TYPES: Final = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
+CBOR, CBOR_SEQUENCE, CBOR_PATCH = "application/cbor", "application/cbor-seq", "application/apply-patch+cbor"
+"""The types that a server with the feature gate CBORServingAndStorage adds to those with a protobuf form."""
 ANYTHING: Final = ("*/*",)
 
 STATUS: Final = META + "Status"
@@ -66,6 +68,24 @@ class Path:
     path: str
     parameters: tuple[Parameter, ...]
     operations: tuple[Operation, ...]
+
+
+def with_cbor(path: Path) -> Path:
+    """Return a path of a server that also reads and writes CBOR."""
+    return Path(path.path, path.parameters, tuple(map(_with_cbor, path.operations)))
+
+
+def _with_cbor(operation: Operation) -> Operation:
+    consumes, produces = operation.consumes, operation.produces
+    if consumes == PATCH_TYPES:
+        consumes = (*PATCH_TYPES, CBOR_PATCH)
+    elif MEDIA_TYPES[2] in consumes:
+        consumes = (*consumes, CBOR)
+    if MEDIA_TYPES[2] in produces:
+        streams = tuple(each for each in produces if each in STREAM_TYPES)
+        plain = tuple(each for each in produces if each not in STREAM_TYPES)
+        produces = (*plain, CBOR, *streams, CBOR_SEQUENCE) if streams else (*plain, CBOR)
+    return replace(operation, consumes=consumes, produces=produces)
 
 
 def group_version_path(group: str, version: str) -> str:

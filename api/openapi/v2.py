@@ -25,11 +25,12 @@ _UNSHARED: Final = frozenset({"name", "dryRun", "fieldValidation"})
 _SHARED_BODIES: Final = "io.k8s.apimachinery"
 
 
-def document(registry: Registry, pages: Collection[str], *, server_version: str) -> Document:
-    """Return the document. ``pages``: the paths of the server beside /api and /apis."""
+def document(registry: Registry, pages: Collection[str], *, server_version: str, cbor: bool = False) -> Document:
+    """Return the document. ``pages``: the paths of the server beside /api and /apis. ``cbor``: it also has CBOR."""
     writer = schemas.Writer(v3=False, served=registry)
     maker = _Maker(writer)
-    paths = {each.path: maker.path(each) for each in _paths(registry, pages)}
+    described = _paths(registry, pages)
+    paths = {each.path: maker.path(operations.with_cbor(each) if cbor else each) for each in described}
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": server_version},

@@ -53,7 +53,7 @@ def index(hashes: Mapping[str, str], *, prefix: str = "") -> Document:
     return {"paths": {path: {"serverRelativeURL": url} for path, url in urls.items()}}
 
 
-def document_hash(registry: Registry, path: str, *, server_version: str) -> str:
+def document_hash(registry: Registry, path: str, *, server_version: str, cbor: bool = False) -> str:
     """Return a hash of a document's content without making it.
 
     The content follows from the code and tables it is made with, the server's version and the served resources."""
@@ -63,7 +63,7 @@ def document_hash(registry: Registry, path: str, *, server_version: str) -> str:
         + ",".join(f"{one.name}:{one.kind}:{'+'.join(one.verbs)}" for one in rt.subresources.values())
         for rt in registry.resources(group, version)
     )
-    text = "\n".join([_makers(), server_version, path, *types])
+    text = "\n".join([_makers(), server_version, path, *(["CBOR"] if cbor else []), *types])
     return hashlib.sha512(text.encode()).hexdigest().upper()
 
 
@@ -88,8 +88,9 @@ def _files(folder: Traversable) -> Iterator[Traversable]:
             yield each
 
 
-def document(registry: Registry, path: str, *, server_version: str) -> Document:
-    """Return the document of one of the paths of ``served``. KeyError for any other path."""
+def document(registry: Registry, path: str, *, server_version: str, cbor: bool = False) -> Document:
+    """Return the document of one of the paths of ``served``. ``cbor``: the server also reads and writes CBOR. KeyError
+    for any other path."""
     group, version = _group_version(path)
     if path in operations.PAGES:
         paths = [operations.PAGES[path]]
@@ -99,6 +100,8 @@ def document(registry: Registry, path: str, *, server_version: str) -> Document:
         paths = [operations.group_page(group)] if group and registry.versions(group) else []
     if not paths:
         raise KeyError(path)
+    if cbor:
+        paths = list(map(operations.with_cbor, paths))
     writer = schemas.Writer(v3=True, served=registry.resources(group, version))
     needed: set[str] = set()
     written = {each.path: _path(each, writer, needed) for each in paths}

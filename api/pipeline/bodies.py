@@ -121,8 +121,7 @@ def decode(
             unknown = check.check(obj, kind, empties)
             defaulting.apply(obj, kind)
         except check.TypeMismatch as error:
-            source = duplicates.source if isinstance(duplicates, Complaints) and "number" in str(error) else b""
-            raise cannot_be_handled(rt, _as_written(error, source, kind)) from None
+            raise cannot_be_handled(rt, _shown_mismatch(rt, error, duplicates, kind)) from None
     keys_sorted = isinstance(duplicates, Complaints) and duplicates.keys_sorted
     if keys_sorted and rt.definition:
         free_fields.encode_again(obj, rt.definition)
@@ -130,10 +129,28 @@ def decode(
         return obj, []
     if keys_sorted:
         unknown = _sorted(unknown)
-    texts = strict_texts(sentences, unknown)
+    if isinstance(duplicates, Complaints) and duplicates.cbor:
+        from kubechronicle.api.pipeline import cbor_bodies  # only with the feature gate of CBOR
+
+        texts = [cbor_bodies.unknown_field(duplicates.source, unknown)]
+    else:
+        texts = strict_texts(sentences, unknown)
     if validation == "Strict":
         raise cannot_be_handled(rt, f"strict decoding error: {', '.join(texts)}")
     return obj, as_warnings(texts, validation)
+
+
+def _shown_mismatch(
+    rt: ResourceType, error: check.TypeMismatch, duplicates: Sequence[str], kind: types.ObjectType
+) -> str:
+    """Return the error as it reads for the document that had it."""
+    if not isinstance(duplicates, Complaints):
+        return str(error)
+    if duplicates.cbor:
+        from kubechronicle.api.pipeline import cbor_bodies  # only with the feature gate of CBOR
+
+        return cbor_bodies.wrong_type(rt, str(error), duplicates.source)
+    return _as_written(error, duplicates.source if "number" in str(error) else b"", kind)
 
 
 def _as_written(error: check.TypeMismatch, source: bytes | str, kind: types.ObjectType) -> str:

@@ -397,4 +397,4 @@ def response_payload(body: Any, headers: Any) -> Payload | None:
             media_type = value.partition(";")[0]
         elif name == "content-encoding":
             gzipped = value == "gzip"
-    return Payload(body, media_type, gzipped) if media_type in negotiate.MEDIA_TYPES else None
+    return Payload(body, media_type, gzipped) if media_type in negotiate.WITH_CBOR.types else None

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.api.codecs import negotiate
-from kubechronicle.api.codecs.negotiate import MEDIA_TYPES, Representation
+from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.errors import status
 from kubechronicle.api.openapi.operations import group_version_path
@@ -69,11 +69,11 @@ class Discovery:
         if path == "/":
             return _json(self._documents(registry, others).roots(self._paths))
         if path == "/version":
-            _check_route(request, (JSON,))
+            _check_route(request, context, (JSON,))
             return _json(self._version)
         if path in self._openid_pages:
             page = self._openid_pages[path]
-            _check_route(request, (page.content_type,))
+            _check_route(request, context, (page.content_type,))
             fields = [("content-type", page.content_type), ("cache-control", f"public, max-age={page.max_age}")]
             return Response(200, fields, page.body)
         parts = path[1:].split("/")
@@ -143,13 +143,13 @@ class _Documents:
             if not registry.has_builtin(group):
                 return page_not_found()
             raise status.path_not_found()
-        _check_route(request, MEDIA_TYPES)
+        _check_route(request, context)
         path = "/" + group_version_path(group, version)
         return self._document(request, context, path, lambda: discovery.api_resource_list(registry, group, version))
 
     def _root(self, request: Request, context: Context, *, legacy: bool) -> Response:
         if legacy:
-            _check_route(request, MEDIA_TYPES)
+            _check_route(request, context)
         form = discovery_form(request, context)
         path = "/api" if legacy else "/apis"
         if form.kind == "APIGroupDiscoveryList":
@@ -200,11 +200,11 @@ class _Documents:
         return body
 
 
-def _check_route(request: Request, types: Sequence[str]) -> None:
+def _check_route(request: Request, context: Context, types: Sequence[str] | None = None) -> None:
     """Check method and Accept as the router does. StatusError 405; NotAcceptableError."""
     if request.method != "GET":
         raise status.method_not_allowed()
-    negotiate.check_route(request.headers.get("accept"), types=types)
+    negotiate.check_route(request.headers.get("accept"), context.formats, types=types)
 
 
 def _json(body: bytes) -> Response:

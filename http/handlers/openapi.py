@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import partial
 from typing import Final
 
 import trio
@@ -76,23 +77,25 @@ class OpenApi:
     ``registry``: returns the present one.
     ``version``: the version of the server.
     ``pages``: the paths besides /api and /apis that documents may describe.
+    ``cbor``: the server also reads and writes CBOR.
     """
 
-    def __init__(self, registry: Callable[[], Registry], *, version: str, pages: Sequence[str]) -> None:
+    def __init__(
+        self, registry: Callable[[], Registry], *, version: str, pages: Sequence[str], cbor: bool = False
+    ) -> None:
         self._current = registry
-        self._version = version
-        self._pages = frozenset(pages)
-        self._present = self._past = Documents(registry(), version, self._pages, None)
+        self._make = partial(Documents, version=version, pages=frozenset(pages), cbor=cbor)
+        self._present = self._past = self._make(registry(), former=None)
 
     def _documents(self, registry: Registry) -> Documents:
         """Return the documents of a registry. Those of the present one and of one of the past are kept."""
         current = self._current()
         if self._present.registry is not current:
-            self._present = Documents(current, self._version, self._pages, self._present)
+            self._present = self._make(current, former=self._present)
         if registry is current:
             return self._present
         if self._past.registry is not registry:
-            self._past = Documents(registry, self._version, self._pages, self._present)
+            self._past = self._make(registry, former=self._present)
         return self._past
 
     def paths(self) -> list[str]:
@@ -128,8 +131,11 @@ class OpenApi:
 class Documents:
     """The documents of one registry. ``former``: those of the registry before, from which unchanged ones are kept."""
 
-    def __init__(self, registry: Registry, version: str, pages: frozenset[str], former: Documents | None) -> None:
+    def __init__(
+        self, registry: Registry, *, version: str, pages: frozenset[str], cbor: bool, former: Documents | None
+    ) -> None:
         self.registry = self._registry = registry
+        self._cbor = cbor
         self._version = version
         self._pages = pages
         self._served = frozenset(v3.served(registry, pages))
@@ -202,7 +208,7 @@ class Documents:
             return Response(304, headers[1:])
 
         def make() -> bytes:
-            document = v3.document(self._registry, path, server_version=self._version)
+            document = v3.document(self._registry, path, server_version=self._version, cbor=self._cbor)
             return json.encode(document) if media_type == JSON else messages.V3.encode(document)
 
         return _sent(request, headers, await self._document(path, media_type, make))
@@ -210,7 +216,9 @@ class Documents:
     def _hash(self, path: str) -> str:
         hash_ = self._hashes.get(path)
         if hash_ is None:
-            hash_ = self._hashes[path] = v3.document_hash(self._registry, path, server_version=self._version)
+            hash_ = self._hashes[path] = v3.document_hash(
+                self._registry, path, server_version=self._version, cbor=self._cbor
+            )
         return hash_
 
     # -- v2 -----------------------------------------------------------------------------------------------------------
@@ -235,7 +243,7 @@ class Documents:
         return body
 
     def _v2(self) -> v2.Document:
-        return v2.document(self._registry, self._pages, server_version=self._version)
+        return v2.document(self._registry, self._pages, server_version=self._version, cbor=self._cbor)
 
     async def answer_merged(self, request: Request, remote: Sequence[RemoteDocument]) -> Response:
         """Answer /openapi/v2 with the documents of other servers merged in. They change without a date."""

@@ -26,7 +26,7 @@ async def scale(backend: Backend, request: Request, context: Context, rt: Resour
     """Answer GET, PUT and PATCH of …/scale."""
     info = context.info
     if request.method == "PATCH":
-        patch_type(request, rt)
+        patch_type(request, context, rt)
     _form(request, context, rt)  # 406 comes before everything that can be wrong with the body
     if request.method == "GET":
         entry = await backend.reads.get(rt, info.namespace, info.name)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
 from kubechronicle.api.codecs import budget, json, negotiate, protobuf, yaml
-from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.errors import CodecError, DecodeError, RefusedValueError
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
@@ -118,16 +118,18 @@ def showing_warnings(context: Context, target: Target) -> Iterator[None]:
         context.warnings.extend(dict.fromkeys(target.warnings))
 
 
-def patch_type(request: Request, rt: ResourceType) -> str:
+def patch_type(request: Request, context: Context, rt: ResourceType) -> str:
     """Return the patch format. StatusError 415, which the router answers before it looks at Accept."""
-    return negotiate.patch_type(request.headers.get("content-type"), custom=rt.custom is not None)
+    return negotiate.patch_type(request.headers.get("content-type"), context.formats, custom=rt.custom is not None)
 
 
 async def read_patch(request: Request, context: Context, rt: ResourceType) -> WriteRequest[PatchOptions]:
     """Parse a PATCH. StatusError 400, 413, 415, 422."""
-    media_type = patch_type(request, rt)
+    media_type = patch_type(request, context, rt)
     raw = await _raw_body(request, context)
     options = parse_patch_options(context.query.as_dict(), media_type)
+    if media_type == negotiate.APPLY_CBOR:
+        media_type, raw = negotiate.APPLY_PATCH, await context.turn.run(len(raw), _patch_as_json, raw)
     if context.audit is not None:
         context.audit.note_body(raw, media_type)
     if rt.custom is not None:
@@ -186,7 +188,8 @@ async def _raw_body(request: Request, context: Context) -> bytes:
     kind = request.headers.first.get("content-type", "")
 
     def weight(body: bytes) -> int:
-        size = budget.weight(body, protobuf=kind.startswith(negotiate.PROTOBUF), yaml="yaml" in kind)
+        is_protobuf = kind.startswith(negotiate.PROTOBUF)
+        size = budget.weight(body, protobuf=is_protobuf, yaml="yaml" in kind, cbor="cbor" in kind)
         return max(size, json_patch.MAX_COPIED) if "json-patch" in kind and json_patch.may_grow(body) else size
 
     here = request.body_at_once(MAX_BODY)
@@ -206,18 +209,20 @@ async def read_body(
     """Parse the options, and decode the body by its Content-Type. StatusError 400, 413, 415, 422, 429."""
     content_type = request.headers.first.get("content-type", "")
     if request.method == "POST":
-        negotiate.body_type(content_type)  # before the options, which for a PUT come first
+        negotiate.body_type(content_type, context.formats)  # before the options, which for a PUT come first
     raw = await _raw_body(request, context)
     options = parse_options(context.query.as_dict())
-    media_type = negotiate.body_type(content_type)
+    media_type = negotiate.body_type(content_type, context.formats)
     if body_type.custom is not None and media_type == negotiate.PROTOBUF:
-        raise status.unsupported_media_type((negotiate.JSON, negotiate.YAML))
+        raise status.unsupported_media_type([each for each in context.formats.types if each != negotiate.PROTOBUF])
     strict = options.field_validation != "Ignore"
     try:
         if context.turn.is_small(len(raw)):
             value, duplicates = _decode(raw, media_type, body_type, strict)
         else:
             value, duplicates = await context.turn.run(len(raw), _decode, raw, media_type, body_type, strict)
+    except RefusedValueError as error:
+        raise bodies.cannot_be_handled(body_type, error.message) from None
     except DecodeError as error:
         raise bodies.unrecognized(body_type, error.message, raw) from None
     if body_type.custom is not None and isinstance(value, dict):
@@ -244,7 +249,7 @@ async def read_delete(request: Request, context: Context, rt: ResourceType) -> W
     raw = await _raw_body(request, context)
     value: Any = None
     if raw:
-        media_type = negotiate.body_type(request.headers.get("content-type"))
+        media_type = negotiate.body_type(request.headers.get("content-type"), context.formats)
         try:
             decoded, _ = await context.turn.run(len(raw), _decode, raw, media_type, None, False)
         except DecodeError as error:
@@ -263,4 +268,18 @@ def _decode(body: bytes, media_type: str, rt: ResourceType | None, strict: bool)
         return protobuf.decode(body, default_api_version=rt.api_version, default_kind=rt.kind), []
     if media_type == negotiate.YAML:
         return yaml.decode(body, strict=strict)
+    if media_type == negotiate.CBOR:
+        from kubechronicle.api.codecs import cbor  # only with its feature gate, which is off by default
+
+        return cbor.decode(body)
     return json.decode(body, strict=True)  # all values of a repeated key must have the right type
+
+
+def _patch_as_json(body: bytes) -> bytes:
+    """Return the JSON of an apply patch in CBOR. StatusError 400."""
+    from kubechronicle.api.codecs import cbor
+
+    try:
+        return json.encode(cbor.decode_value(body))
+    except CodecError as error:
+        raise status.bad_request(f"error decoding patch: {error.message}") from None

@@ -75,7 +75,7 @@ async def update(backend: Backend, request: Request, context: Context, rt: Resou
 
 
 async def patch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    patch_type(request, rt)
+    patch_type(request, context, rt)
     encoder = backend.encoders.choose(request, context, rt)
     write = await read_patch(request, context, rt)
     written = await backend.store.writes.patch(

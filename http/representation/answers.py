@@ -55,28 +55,33 @@ def object_form(request: Request, context: Context, *, protobuf: bool = True, ta
     accept = request.headers.get("accept")
     tables = tables and has_tables(context.info)
     if protobuf:
-        negotiate.check_route(accept, lists=context.info.verb in ("list", "watch"))
-    return _pretty(negotiate.resource(accept, protobuf=protobuf, tables=tables), request, context)
+        negotiate.check_route(accept, context.formats, lists=context.info.verb in ("list", "watch"))
+    form = negotiate.resource(accept, context.formats, protobuf=protobuf, tables=tables)
+    return _pretty(form, request, context)
 
 
 def watch_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
     """Negotiate the form of a watch. ``protobuf``: True if the kind has such a form. StatusError 406."""
     accept = request.headers.get("accept")
     if request.websocket is None and protobuf:
-        negotiate.check_route(accept, lists=True)
-    return negotiate.watch(accept, protobuf=protobuf)
+        negotiate.check_route(accept, context.formats, lists=True)
+    return negotiate.watch(accept, context.formats, protobuf=protobuf)
 
 
 def discovery_form(request: Request, context: Context, *, aggregated: bool = True) -> Representation:
     """Negotiate the form of a discovery document. ``aggregated``: it has an aggregated form, too. StatusError 406."""
     accept = request.headers.get("accept")
-    return negotiate.discovery(accept) if aggregated else negotiate.plain(accept)
+    read = negotiate.discovery if aggregated else negotiate.plain
+    return read(accept, context.formats)
 
 
 def status_form(request: Request) -> Representation:
     """Negotiate the form of a Status, which has no table; JSON if the client accepts no form of it."""
+    formats = negotiate.WITHOUT_CBOR
+    with contextlib.suppress(LookupError):  # no context: the request failed before the filter that attaches it
+        formats = request.attached(Context).formats
     try:
-        form = negotiate.plain(request.headers.get("accept"))
+        form = negotiate.plain(request.headers.get("accept"), formats)
     except NotAcceptableError:
         return JSON_FORM
     return Representation(media_type=form.media_type)

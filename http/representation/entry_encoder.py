@@ -1,4 +1,5 @@
-"""Entries encoded in the negotiated form: the object, its Table row or its metadata, as JSON, YAML or protobuf.
+"""Entries encoded in the negotiated form: the object, its Table row or its metadata, as JSON, YAML, protobuf or
+CBOR.
 
 The fast path is JSON in the stored version: an entry's bytes are spliced into the answer without being decoded. Items
 of a typed list have no apiVersion and kind (the list has them), so this common prefix is cut off:
@@ -26,7 +27,7 @@ from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.api.builtin.common.cell_text import Since, ages_at
 from kubechronicle.api.codecs import json, protobuf, unstructured
-from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
+from kubechronicle.api.codecs.negotiate import CBOR, JSON, PROTOBUF, Representation
 from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
@@ -150,8 +151,11 @@ class EntryEncoder:
 
     @cached_property
     def _items(self) -> CachedEncoder[bytes]:
-        """The encoder of list items: JSON, or protobuf messages with tag and length."""
-        encode_item = self._protobuf_item if self.form.media_type == PROTOBUF else self._json_item
+        """The encoder of list items: JSON, protobuf messages with tag and length, or items of CBOR."""
+        if self.form.media_type == CBOR:
+            encode_item = self._cbor_item
+        else:
+            encode_item = self._protobuf_item if self.form.media_type == PROTOBUF else self._json_item
         return CachedEncoder(self._cache, self._variant, encode_item, len, self.work)
 
     @cached_property
@@ -161,13 +165,19 @@ class EntryEncoder:
     def _protobuf_item(self, entry: Entry) -> bytes:
         return protobuf.list_item(protobuf.encode_raw(self._shown(entry)))
 
+    def _cbor_item(self, entry: Entry) -> bytes:
+        from kubechronicle.api.codecs import cbor_writer  # only with its feature gate, which is off by default
+
+        return cbor_writer.encode_item(self._as_item(self._shown(entry)))
+
+    def _as_item(self, obj: Object) -> Object:
+        """Return an object as it stands in a list."""
+        return {key: value for key, value in obj.items() if key not in self._cut_off} if self._plain else obj
+
     def _json_item(self, entry: Entry) -> bytes:
         if self._plain and not self._cut_off and self._is_shown_as_stored(entry):
             return entry.json
-        obj = self._shown(entry)
-        if self._plain:
-            obj = {key: value for key, value in obj.items() if key not in self._cut_off}
-        return self._encode_json(obj)
+        return self._encode_json(self._as_item(self._shown(entry)))
 
     def _row(self, entry: Entry) -> Row:
         obj, served = self._both(entry)
@@ -274,6 +284,8 @@ class EntryEncoder:
         # The list of meta.k8s.io/v1beta1 alone is a message in which items come first.
         if self.form.media_type == PROTOBUF and (self._plain or self.form.version == "v1"):
             return await self._protobuf_list(entries, metadata)
+        if self.form.media_type == CBOR and (entries or self._plain):
+            return await self._cbor_list(entries, metadata)
         if self.form.media_type == JSON and not self.form.pretty:
             return await self._json_list(entries, metadata)
         if self.form.media_type == JSON and len(entries) > PART:
@@ -302,10 +314,7 @@ class EntryEncoder:
         return ListBody(b"%b%b[%b" % (opening, empty[:-2], INDENT), items, b"\n  ]" + closing)
 
     def _pretty_item(self, entry: Entry) -> bytes:
-        obj = self._shown(entry)
-        if self._plain:
-            obj = {key: value for key, value in obj.items() if key not in self._cut_off}
-        return self._encode_json(obj, pretty=True).replace(b"\n", INDENT)
+        return self._encode_json(self._as_item(self._shown(entry)), pretty=True).replace(b"\n", INDENT)
 
     def _whole_list(self, entries: Sequence[Entry], metadata: Object) -> bytes:
         """Encode a list at once: YAML, short pretty JSON and old protobuf forms, of which nothing is cached."""
@@ -333,6 +342,12 @@ class EntryEncoder:
         items = await list_items(self._cache, self._variant, entries, lambda: self._encoded_items(entries, b""))
         opening, closing = protobuf.list_frame(*self._list_type(), metadata, items.length)
         return ListBody(opening, items, closing)
+
+    async def _cbor_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
+        from kubechronicle.api.codecs import cbor_writer  # only with its feature gate, which is off by default
+
+        items = await list_items(self._cache, self._variant, entries, lambda: self._encoded_items(entries, b""))
+        return ListBody(cbor_writer.list_opening(*self._list_type(), metadata, len(entries)), items, b"")
 
     async def _json_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
         api_version, kind = self._list_type()

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.builtin.kinds import FILL_EMPTY
 from kubechronicle.api.codecs import json, protobuf
-from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
+from kubechronicle.api.codecs.negotiate import CBOR, JSON, PROTOBUF, Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import types
@@ -19,7 +20,7 @@ from kubechronicle.api.tables.table import partial_object_metadata
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.http.list_body import joined_items
-from kubechronicle.http.representation.encoding_cache import EncodingCache
+from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, EncodingCache
 from kubechronicle.http.representation.entry_encoder import EntryEncoder
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -70,11 +71,15 @@ class EventEncoder(EntryEncoder):
         if self.form.media_type == PROTOBUF:
             items = await self._items.all_large(entries)
             return [protobuf.encode_watch_event("ADDED", self._enveloped(item)) for item in items]
+        if self.form.media_type == CBOR:
+            if sum(map(self.work, entries)) > LARGE_BYTES:
+                return await LARGE_ENTRIES.run(self._added, entries)
+            return self._added(entries)
         if self._plain:
             shown_as_stored = self._schema is None or await self._schema.keeps_all(entries)
             if not shown_as_stored and self.form.media_type == JSON:
                 return [_added(item) for item in await self._items.all_large(entries)]
-            return [self._framed("ADDED", entry) for entry in entries]
+            return self._added(entries)
         return [_added(item) for item in await self._items.all_large(entries)]
 
     def event(self, kind: str, entry: Entry, event: Event | None = None) -> bytes:
@@ -89,6 +94,9 @@ class EventEncoder(EntryEncoder):
         if framed is None:
             framed = event.cache[key] = self._framed(kind, entry)
         return bytes(framed) if not isinstance(framed, bytes) else framed
+
+    def _added(self, entries: Sequence[Entry]) -> list[bytes]:
+        return [self._framed("ADDED", entry) for entry in entries]
 
     def _framed(self, kind: str, entry: Entry) -> bytes:
         if self._plain and self.form.media_type == JSON and self._is_shown_as_stored(entry):
@@ -148,4 +156,8 @@ class EventEncoder(EntryEncoder):
     def frame(self, kind: str, obj: Object, encode_json: Callable[..., bytes] | None = None) -> bytes:
         if self.form.media_type == PROTOBUF:
             return protobuf.encode_watch_event(kind, protobuf.encode(obj))
+        if self.form.media_type == CBOR:
+            from kubechronicle.api.codecs import cbor_writer  # only with its feature gate, which is off by default
+
+            return cbor_writer.encode_watch_event(kind, cbor_writer.encode(obj))
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), (encode_json or self._encode_json)(obj))

@@ -10,6 +10,7 @@ from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.gated_fields import TABLE
 from kubechronicle.api.builtin.kinds import STRATEGIES
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
+from kubechronicle.api.codecs.negotiate import CBOR_GATE
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
 from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 PLUGIN_GATES: Final = frozenset(plugins.GATES.values()) - {cls.gate for cls in gated.WITHOUT_STEPS}
 _NAMED: Final = (
-    webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", *PLUGIN_GATES,
+    webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, *PLUGIN_GATES,
     impersonation.GATE, *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),

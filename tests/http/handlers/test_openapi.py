@@ -194,7 +194,7 @@ async def test_a_document_is_made_once(server: InProcess) -> None:
             made.append("v2")
             return super()._make_v2()
 
-    documents = Counting(builtin_registry(), "v1.37.2", frozenset(), None)
+    documents = Counting(builtin_registry(), version="v1.37.2", pages=frozenset(), cbor=False, former=None)
     request = server.request("GET", V2)
     answers = []
 
