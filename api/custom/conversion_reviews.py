@@ -26,10 +26,14 @@ _CHANGEABLE: Final = ("labels", "annotations")
 _CONSTANT: Final = (("name", "name"), ("namespace", "namespace"), ("UID", "uid"))
 
 
-def failed(obj: ReadOnlyObject, why: str) -> StatusError:
-    """Return the error of a conversion of ``obj``: 500 without a reason. ``why``: the words after the kind."""
+class ConversionFailed(StatusError):
+    """500 without a reason: a webhook has not converted an object."""
+
+
+def failed(obj: ReadOnlyObject, why: str) -> ConversionFailed:
+    """Return the error of a conversion of ``obj``. ``why``: the words after the kind."""
     group, _, version = str(obj["apiVersion"]).rpartition("/")
-    return status.unknown(f"conversion webhook for {group}/{version}, Kind={obj['kind']} {why}")
+    return ConversionFailed(500, "", f"conversion webhook for {group}/{version}, Kind={obj['kind']} {why}")
 
 
 def review(objects: Sequence[Object], api_version: str, *, uid: str, versions: Sequence[str]) -> Object:

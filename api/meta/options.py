@@ -178,8 +178,6 @@ def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) ->
     """Parse the options of DELETE: from the body if there is one, otherwise from the query.
 
     ``body`` is a decoded DeleteOptions with checked types (schema/check.py).
-    ignoreStoreReadErrorWithClusterBreakingPotential has no effect, as in kube-apiserver without the feature gate
-    AllowUnsafeMalformedObjectDeletion.
     """
     values = _delete_values_of_query(query) if body is None else dict(body)
     _raise("DeleteOptions", _delete_problems(values))
@@ -192,6 +190,25 @@ def parse_delete_options(query: Query, body: Mapping[str, Any] | None = None) ->
         precondition_uid=preconditions.get("uid"),
         precondition_resource_version=preconditions.get("resourceVersion"),
     )
+
+
+UNSAFE: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
+"""The option to delete an object that cannot be decoded (KEP-3926). It needs the gate UNSAFE_GATE."""
+UNSAFE_GATE: Final = "AllowUnsafeMalformedObjectDeletion"
+
+
+def is_unsafe(query: Query, body: Mapping[str, Any] | None, *, collection: bool) -> bool:
+    """Tell whether a DELETE has the option UNSAFE. StatusError 422: it does not go together with the others."""
+    values = _delete_values_of_query(query) | {UNSAFE: boolean(query, UNSAFE)} if body is None else body
+    if not values.get(UNSAFE):
+        return False
+    if collection:
+        found = ["is not allowed with DELETECOLLECTION, try again after removing the option"]
+    else:
+        names = ("propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
+        found = [f"cannot be set together with .{name}" for name in names if values.get(name) is not None]
+    _raise("DeleteOptions", [invalid_value(UNSAFE, True, text) for text in found])
+    return True
 
 
 def parse_later_delete_options(values: Mapping[str, Any]) -> tuple[DeleteOptions, StatusError | None]:

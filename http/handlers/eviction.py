@@ -10,7 +10,7 @@ from kubechronicle.actors.eviction import evict as evict_pod
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.options import DeleteOptions, parse_create_options, parse_later_delete_options
+from kubechronicle.api.meta.options import UNSAFE, DeleteOptions, parse_create_options, parse_later_delete_options
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import eviction
 from kubechronicle.api.values.objects import Object
@@ -21,7 +21,6 @@ from kubechronicle.http.handlers.write_request import decode_object, enter_manag
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
 
-UNSAFE: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 NOT_IN_EVICTIONS: Final = "can not be set for pod eviction, try after removing the option"
 
 

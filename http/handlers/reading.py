@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from kubechronicle.actors.reading.reads import Selection, parse_continue
+from kubechronicle.api.custom.conversion_reviews import ConversionFailed
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.elsewhere import ERASED
 from kubechronicle.api.history.positions import parse_position
@@ -37,7 +38,7 @@ from kubechronicle.http.handlers.revisions import (
     without_noise,
 )
 from kubechronicle.http.handlers.watch import watch
-from kubechronicle.http.handlers.write_request import namespace_of
+from kubechronicle.http.handlers.write_request import corrupted, namespace_of
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
 
@@ -52,7 +53,10 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
     if options.resource_version:
         metadata.match_name_syntax(info.name)
     revision = requested_revision(rt, options.resource_version, verb="get")
-    entry = await backend.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
+    try:
+        entry = await backend.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
+    except ConversionFailed as error:
+        raise corrupted(error, backend, context, rt) from None
     if entry is None:
         metadata.match_name_syntax(info.name)
         # Kubernetes names kinds that it does not store in the singular.

@@ -19,13 +19,17 @@ from msgspec.structs import replace
 from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
 from kubechronicle.api.codecs import budget, json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import CodecError, DecodeError, RefusedValueError
+from kubechronicle.api.custom.conversion_reviews import ConversionFailed
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import (
+    UNSAFE_GATE,
     CreateOptions,
     DeleteOptions,
     PatchOptions,
+    is_unsafe,
     manager_of,
     parse_delete_options,
     parse_patch_options,
@@ -38,6 +42,7 @@ from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context, author_of
+from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.messages import Request
 
 # The real server's bound on a request's body (MaxRequestBodyBytes of k8s.io/apiserver's generic config).
@@ -244,8 +249,13 @@ async def decode_object(body: Body, body_type: ResourceType, context: Context, f
     return obj
 
 
-async def read_delete(request: Request, context: Context, rt: ResourceType) -> WriteRequest[DeleteOptions]:
-    """Parse a DELETE: the options of the body if there is one, else of the query. StatusError 400, 413, 415, 422."""
+async def read_delete(
+    backend: Backend, request: Request, context: Context, rt: ResourceType, *, collection: bool = False
+) -> WriteRequest[DeleteOptions]:
+    """Parse a DELETE: the options of the body if there is one, else of the query. StatusError 400, 413, 415, 422.
+
+    StatusError 404, 409: the object is demanded to be one that cannot be decoded, but it can.
+    """
     raw = await _raw_body(request, context)
     value: Any = None
     if raw:
@@ -257,8 +267,34 @@ async def read_delete(request: Request, context: Context, rt: ResourceType) -> W
         value = bodies.decode_delete_options(decoded)
         if context.audit is not None:
             context.audit.note_object({**value, "apiVersion": INTERNAL_META, "kind": "DeleteOptions"})
-    options = parse_delete_options(context.query.as_dict(), value)
+    query = context.query.as_dict()
+    options = parse_delete_options(query, value)
+    if backend.features.enabled(UNSAFE_GATE) and is_unsafe(query, value, collection=collection):
+        await _refuse_decodable(backend, context, rt)
     return _write_request(request, context, rt, options, Body(raw, ""))
+
+
+async def _refuse_decodable(backend: Backend, context: Context, rt: ResourceType) -> None:
+    """Refuse an unsafe deletion: every object of the log can be decoded. StatusError 404, 409."""
+    name, namespace = context.info.name, namespace_of(context.info, rt)
+    if await backend.reads.get(rt, namespace, name, revision=None) is None:
+        raise status.not_found(rt, name)
+    why = "unsafe deletion is not allowed because the object is decodable from storage"
+    raise status.conflict(rt, name, f"{storage_error(4, 'invalid object', rt, namespace, name)}{why}")
+
+
+def corrupted(error: ConversionFailed, backend: Backend, context: Context, rt: ResourceType) -> StatusError:
+    """Return kube-apiserver's error of a corrupt object: a webhook did not convert the one that a request names."""
+    if not backend.features.enabled(UNSAFE_GATE):
+        return error
+    beginning = storage_error(7, "corrupt object", rt, namespace_of(context.info, rt), context.info.name)
+    return status.internal_error(f"{beginning}object not decodable: {error}")
+
+
+def storage_error(code: int, what: str, rt: ResourceType, namespace: str, name: str) -> str:
+    """Return the beginning of the text of kube-apiserver's StorageError about an object."""
+    key = "/".join(part for part in (rt.group if rt.custom else "registry", rt.plural, namespace, name) if part)
+    return f"StorageError: {what}, Code: {code}, Key: /{key}, ResourceVersion: 0, AdditionalErrorMsg: "
 
 
 def _decode(body: bytes, media_type: str, rt: ResourceType | None, strict: bool) -> tuple[Any, Sequence[str]]:

@@ -14,6 +14,7 @@ from msgspec import structs
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.codecs.whole import encode
+from kubechronicle.api.custom.conversion_reviews import ConversionFailed
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options, parse_update_options
 from kubechronicle.api.meta.transactions import KIND as TRANSACTION
@@ -27,6 +28,7 @@ from kubechronicle.http.handlers.responses import bytes_response, in_version, li
 from kubechronicle.http.handlers.reviews import REVIEWS, review
 from kubechronicle.http.handlers.transactions.commit import commit_together
 from kubechronicle.http.handlers.write_request import (
+    corrupted,
     patch_type,
     read_delete,
     read_patch,
@@ -105,15 +107,18 @@ def _check_create(backend: Backend, context: Context) -> None:
 
 async def delete(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = backend.encoders.choose(request, context, rt)
-    write = await read_delete(request, context, rt)
+    write = await read_delete(backend, request, context, rt)
     context.warnings += deletion.warnings(rt.resource, write.options)
-    with showing_warnings(context, write.target):
-        written = await backend.store.writes.delete(write.caller, write.target, write.options)
-    prepared = written.prepared
-    if prepared is None:
-        raise AssertionError("a deletion is prepared")
-    if backend.converted is not None:
-        written = await in_version(backend.converted, written)
+    try:
+        with showing_warnings(context, write.target):
+            written = await backend.store.writes.delete(write.caller, write.target, write.options)
+        prepared = written.prepared
+        if prepared is None:
+            raise AssertionError("a deletion is prepared")
+        if backend.converted is not None:
+            written = await in_version(backend.converted, written)
+    except ConversionFailed as error:
+        raise corrupted(error, backend, context, rt) from None
     if written.object is not None:
         prepared = structs.replace(prepared, object=written.object)
     elif backend.converted is not None and written.entry is not None:
@@ -138,7 +143,7 @@ def _note_deletion(context: Context, written: Written, *, dry_run: bool) -> None
 async def delete_collection(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = backend.encoders.choose(request, context, rt)
     list_options, selection = list_parameters(backend, context, rt)
-    write = await read_delete(request, context, rt)
+    write = await read_delete(backend, request, context, rt, collection=True)
     context.warnings += deletion.warnings(rt.resource, write.options)
     revision = requested_revision(rt, list_options.resource_version, verb="list")
     if rt.namespaced and not selection.namespace:

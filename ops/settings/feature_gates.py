@@ -14,6 +14,7 @@ from kubechronicle.api.codecs.negotiate import CBOR_GATE
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
 from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
+from kubechronicle.api.meta.options import UNSAFE_GATE
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
@@ -22,7 +23,8 @@ log = logging.getLogger(__name__)
 
 PLUGIN_GATES: Final = frozenset(plugins.GATES.values()) - {cls.gate for cls in gated.WITHOUT_STEPS}
 _NAMED: Final = (
-    webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, *PLUGIN_GATES,
+    webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
+    *PLUGIN_GATES,
     impersonation.GATE, *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),

@@ -164,3 +164,26 @@ async def test_subresources_without_tables() -> None:
         patch = {"accept": "text/html", "content-type": "application/json-patch+json"}
         scale = "/apis/apps/v1/namespaces/default/deployments/a/scale"
         assert (await server.ask("PATCH", scale, b"[{", headers=patch)).status == 406
+
+
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "fields"),
+    [
+        ("/c?{}=true&dryRun=All", 409, []),
+        ("/absent?{}=true", 404, []),
+        ("/c?{}=true&gracePeriodSeconds=0&propagationPolicy=Foreground", 422, [UNSAFE, UNSAFE]),
+        ("?{}=true", 422, [UNSAFE]),
+        ("/c?{}=false&dryRun=All", 200, []),
+    ],
+)
+async def test_a_deletion_that_demands_a_corrupt_object(path: str, code: int, fields: list[str]) -> None:
+    """Every object of the log can be decoded, so that none is deleted like this (KEP-3926)."""
+    async with open_server() as server:
+        await server.post(MAPS, configmap("c"))
+        answer = await server.ask("DELETE", MAPS + path.format(UNSAFE))
+    assert answer.status == code
+    causes = (answer.json().get("details") or {}).get("causes") or []
+    assert [cause["field"] for cause in causes] == fields
