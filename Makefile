@@ -62,16 +62,16 @@ conformance: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.conformance $(CONFORMANCE) $(AREAS) \
 		$(if $(wildcard $(NEWER)),--newer $(NEWER)) $(foreach flag,$(SERVE),--serve=$(flag))
 
-# Send generated requests to a real kube-apiserver v1.36, built into .cache/reference, and to this server; compare answers.
+# Send generated requests to a real kube-apiserver v1.37, built into .cache/reference, and to this server; compare answers.
 differential: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.differential --recorded $(CONFORMANCE) $(ARGS)
 
 # Write the facts of a Kubernetes release into api/kinds, from its Go modules. ARGS=--check compares.
-KUBERNETES ?= v1.36.3
+KUBERNETES ?= v1.37.2
 kinds: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.kinds $(KUBERNETES) $(ARGS)
 
-# Attack this server and a real kube-apiserver v1.36 in turns, and write the longest silences into docs/security.md. Fails
+# Attack this server and a real kube-apiserver v1.37 in turns, and write the longest silences into docs/security.md. Fails
 # if an attack holds the event loop for 100 ms of CPU. ARGS='--only RE2 HTTP/2' sends some of the attacks.
 hostile: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.hostile --reference --write $(ARGS)

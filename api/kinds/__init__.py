@@ -6,3 +6,5 @@ from typing import Final
 
 SERVED: Final = "1.37"
 """The minor whose types are served."""
+RELEASE: Final = "v1.37.2"
+"""The release that its facts are of, and the programs beside the server."""

@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from kubechronicle.api.kinds import RELEASE, SERVED
 from kubechronicle.ops.errors import OperatorError
 
-MINOR: Final = "1.36"
-KUBERNETES: Final = "v1.36.3"
 KWOK: Final = "v0.8.0"
 GO: Final = (1, 26)
 """The oldest Go that compiles them."""
@@ -78,7 +77,7 @@ def _fits(name: str, path: Path) -> bool:
     except OSError:
         return False
     version = _VERSION.search(shown)
-    return version is not None and version[1] == MINOR
+    return version is not None and version[1] == SERVED
 
 
 # Building
@@ -141,7 +140,7 @@ def _is_new_enough(go: str) -> bool:
     return version is not None and (int(version[1]), int(version[2])) >= GO
 
 
-def kubernetes_module(go: str, folder: Path, release: str = KUBERNETES) -> str:
+def kubernetes_module(go: str, folder: Path, release: str = RELEASE) -> str:
     """Return a go.mod that requires k8s.io/kubernetes. It replaces libraries by its own folders, so a user must name
     their versions: v0.36.3 of the release v1.36.3."""
     staging = f"v0{release.removeprefix('v1')}"
@@ -160,8 +159,8 @@ def kubernetes_module(go: str, folder: Path, release: str = KUBERNETES) -> str:
 
 def version_flags() -> str:
     """Return link flags with the version, which programs of Kubernetes compare with each other's."""
-    major, minor, _ = KUBERNETES.removeprefix("v").split(".")
-    values = {"gitVersion": KUBERNETES, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    major, minor, _ = RELEASE.removeprefix("v").split(".")
+    values = {"gitVersion": RELEASE, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return " ".join(f"-X {package}.{name}={value}" for package in packages for name, value in values.items())
 

@@ -479,9 +479,9 @@ def test_watch_events_as_json(kubectl: Kubectl) -> None:
 def test_version(kubectl: Kubectl) -> None:
     version = json.loads(kubectl("version", "-o", "json"))["serverVersion"]
     assert (version["major"], version["minor"]) == ("1", "36")
-    assert version["gitVersion"].startswith("v1.36.")
+    assert version["gitVersion"].startswith("v1.37.")
     assert "kubechronicle" in json.dumps(version)
-    assert "Server Version: v1.36." in kubectl("version")
+    assert "Server Version: v1.37." in kubectl("version")
 
 
 def test_cluster_info(kubectl: Kubectl, server: Server) -> None:

@@ -85,7 +85,7 @@ def test_whoami_names_the_user_of_a_kubeconfig(admin: Kubectl, jane: As) -> None
 
 def test_a_new_user_may_only_read_discovery(jane: As) -> None:
     assert jane("get", "--raw", "/readyz") == "ok"
-    assert "Server Version: v1.36." in jane("version")
+    assert "Server Version: v1.37." in jane("version")
     assert "configmaps" in jane("api-resources")
     refused = jane.refused("get", "configmaps")
     assert refused == (

@@ -145,6 +145,6 @@ def test_delete_collection(core: Any) -> None:
 
 
 def test_versions_and_discovery(api_client: Any) -> None:
-    assert client.VersionApi(api_client).get_code().git_version.startswith("v1.36.")
+    assert client.VersionApi(api_client).get_code().git_version.startswith("v1.37.")
     groups = {group.name for group in client.ApisApi(api_client).get_api_versions().groups}
     assert {"apps", "batch", "coordination.k8s.io"} <= groups

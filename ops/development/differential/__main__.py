@@ -26,7 +26,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--areas", nargs="*", choices=sorted(AREAS), default=sorted(AREAS))
     parser.add_argument("--kinds", nargs="*", default=[], help="kinds or plurals (default: all)")
     parser.add_argument("--workers", type=int, default=work.WORKERS)
-    parser.add_argument("--reference", metavar="URL", help="a running kube-apiserver v1.36 (default: one is started)")
+    parser.add_argument(
+        "--reference", metavar="URL", help="a running kube-apiserver of the served version (default: one is started)"
+    )
     parser.add_argument("--reference-token-file", type=Path, metavar="FILE")
     parser.add_argument("--ours", metavar="URL", help="a running kubechronicle (default: one is started)")
     parser.add_argument("--ours-token-file", type=Path, metavar="FILE")

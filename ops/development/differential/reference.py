@@ -19,14 +19,14 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from kubechronicle.api.kinds import RELEASE, SERVED
 from kubechronicle.ops.cluster import programs as programs_of_cluster
 from kubechronicle.ops.development.differential.transport import Connection, Target
 from kubechronicle.ops.development.server_process import ServerProcess, StartError, running
 
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".cache" / "reference"
-KUBERNETES, ETCD = programs_of_cluster.KUBERNETES, "v3.6.16"
-MINOR = "v1.36."
+ETCD = "v3.6.16"
 ETCD_PACKAGE, APISERVER_PACKAGE = "go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver"
 SERVICE_RANGE = "10.96.0.0/16"
 CALLER = "bench-admin"  # the user of the recorded cases
@@ -44,14 +44,14 @@ class Unavailable(Exception):
 def programs() -> tuple[Path, Path]:
     """Return kube-apiserver and etcd: from .cache/reference, from PATH, or built. Raises Unavailable."""
     found = [CACHE / name if (CACHE / name).is_file() else shutil.which(name) for name in ("kube-apiserver", "etcd")]
-    if all(found) and version_of(Path(str(found[0]))).startswith(MINOR):
+    if all(found) and version_of(Path(str(found[0]))).startswith(f"v{SERVED}."):
         return Path(str(found[0])), Path(str(found[1]))
     try:
         build()
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         detail = getattr(error, "stderr", None) or str(error)
         raise Unavailable(
-            f"kube-apiserver {KUBERNETES} could not be built: {str(detail).strip().splitlines()[-1]}"
+            f"kube-apiserver {RELEASE} could not be built: {str(detail).strip().splitlines()[-1]}"
         ) from error
     return CACHE / "kube-apiserver", CACHE / "etcd"
 
@@ -76,8 +76,8 @@ def build() -> None:
         if not (CACHE / "kube-apiserver").is_file():
             module("kube-apiserver", APISERVER_PACKAGE, kubernetes_module(go))
             package = "k8s.io/component-base/version"
-            major, minor, _ = KUBERNETES.removeprefix("v").split(".")
-            flags = f"-X {package}.gitVersion={KUBERNETES} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+            major, minor, _ = RELEASE.removeprefix("v").split(".")
+            flags = f"-X {package}.gitVersion={RELEASE} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
             compile_program(go, "kube-apiserver", APISERVER_PACKAGE, flags)
 
 
@@ -234,8 +234,8 @@ def our_server(users: str = "", flags: Sequence[str] = ()) -> Iterator[Target]:
 def check_version(connection: Connection) -> None:
     """Raise Unavailable for a server of another minor version."""
     version = connection.get_json("/version")["gitVersion"]
-    if not version.startswith(MINOR):
-        raise Unavailable(f"{connection.target.url} is Kubernetes {version}; the comparison is with {MINOR}x")
+    if not version.startswith(f"v{SERVED}."):
+        raise Unavailable(f"{connection.target.url} is Kubernetes {version}; the comparison is with v{SERVED}")
 
 
 __all__ = ["StartError", "Unavailable", "check_version", "our_server", "reference_server"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from kubechronicle.ops.development.differential import reference
+from kubechronicle.api.kinds import RELEASE
 from kubechronicle.ops.development.kinds import bootstrap, gates, modules, report, writing
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     match = re.fullmatch(r"v(1\.\d+)\.\d+(-[a-z0-9.]+)?", given.release)
     if match is None:
-        parser.error(f"KUBERNETES must be a release such as {reference.KUBERNETES}, not {given.release}")
+        parser.error(f"KUBERNETES must be a release such as {RELEASE}, not {given.release}")
     try:
         code = _run(given.release, ROOT / "api" / "kinds" / match[1], check=given.check)
     except subprocess.CalledProcessError as error:

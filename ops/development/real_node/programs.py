@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubechronicle.api.kinds import RELEASE
 from kubechronicle.ops.cluster.programs import version_flags
 from kubechronicle.ops.development.differential.reference import (
-    KUBERNETES,
     find_go,
     go_environment,
     kubernetes_module,
@@ -130,7 +130,7 @@ def build(wanted: Sequence[Program]) -> None:
 
 
 def version_of(module: str) -> str:
-    return KUBERNETES if module == STAGING_MODULE else MODULES[module][1]
+    return RELEASE if module == STAGING_MODULE else MODULES[module][1]
 
 
 def module_folder(go: str, module: str) -> Path:

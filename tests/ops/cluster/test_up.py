@@ -18,7 +18,7 @@ from kubechronicle.ops.errors import OperatorError
 
 PATIENCE = 120.0
 SLEEPER = """#!/bin/sh
-case "$1" in --version) echo Kubernetes v1.36.3; exit;; esac
+case "$1" in --version) echo Kubernetes v1.37.2; exit;; esac
 exec sleep 1000
 """
 # Makes nodes ready, as kwok does.
@@ -112,7 +112,7 @@ def test_programs_of_another_version_are_not_taken(
     monkeypatch.setenv("PATH", str(folder))
     said: list[str] = []
     assert programs.find_or_build(None, said.append) == {name: folder / name for name in programs.PACKAGES}
-    script(folder / "kube-scheduler", SLEEPER.replace("v1.36.3", "v1.30.1"))
+    script(folder / "kube-scheduler", SLEEPER.replace("v1.37.2", "v1.30.1"))
     monkeypatch.setattr(programs, "find_go", _no_go)
     with pytest.raises(OperatorError, match="kube-scheduler could not be built"):
         programs.find_or_build(folder, said.append)
