@@ -137,7 +137,8 @@ def default_pod(obj: Object) -> None:
                     port["hostPort"] = port.get("containerPort", 0)
     if spec.get("resources"):
         _pod_level_limits(spec, spec["resources"])
-        _pod_level_requests(spec, spec["resources"])
+        if spec["resources"].get("limits"):
+            _pod_level_requests(spec, spec["resources"])
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
 
@@ -162,17 +163,40 @@ def _pod_level_limits(spec: Object, resources: Object) -> None:
 
 def _pod_level_requests(spec: Object, resources: Object) -> None:
     """Derive the requests of the pod as a whole from its containers' requests or its own limits."""
-    if not resources.get("limits"):
-        return
     requests = dict(resources.get("requests") or {})
     for name, total in container_requests(spec).items():
         if name in _POD_LEVEL:
             requests.setdefault(name, total)
-    for name, amount in resources["limits"].items():
+    for name, amount in (resources.get("limits") or {}).items():
         if name in _POD_LEVEL or name.startswith(_HUGE_PAGES):
             requests.setdefault(name, amount)
     if requests:
         resources["requests"] = requests
+
+
+def complete_pod_resources(spec: Object) -> None:
+    """Derive what the resources of the pod as a whole lack, by PodLevelResourcesFixDefaulting.
+
+    A limit follows from the containers' if all of them have one; it is at least the pod's request.
+    """
+    resources = spec.get("resources") or {}
+    if not resources.get("requests") and not resources.get("limits"):
+        return
+    _pod_level_limits(spec, resources)
+    _pod_level_requests(spec, resources)
+    held, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    everywhere = [
+        (holder.get("resources") or {}).get("limits") or {}
+        for holder in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    ]
+    totals = container_requests(spec, "limits")
+    derived = {
+        name: totals[name] if quantity.parse(totals[name])[0] >= quantity.parse(amount)[0] else amount
+        for name, amount in requests.items()
+        if name in _POD_LEVEL and name not in held and all(name in limits for limits in everywhere)
+    }
+    if derived:
+        resources["limits"] = held | derived
 
 
 _Amounts = dict[str, tuple[Decimal, str]]

@@ -13,6 +13,7 @@ from kubechronicle.api.builtin.core.pod import validation_resize, validation_sub
 from kubechronicle.api.builtin.core.pod.columns import POD
 from kubechronicle.api.builtin.core.pod.defaults import (
     FILE_MODE,
+    complete_pod_resources,
     default_container,
     default_pod,
     default_pod_spec,
@@ -176,6 +177,44 @@ def restrict_to_resources(new: Object, old: Object) -> None:
     _restrict_to_spec_fields(new, old, "resources", *containers)
 
 
+def restrict_to_completed_resources(new: Object, old: Object) -> None:
+    """Keep all but resources and resize policies, and complete the resources of the pod as a whole."""
+    keep_pod_resources("", new, old)
+    complete_pod_resources(new["spec"])
+    restrict_to_resources(new, old)
+
+
+def keep_pod_resources(_: str, new: Object, old: Object | None) -> None:
+    """Complete the resources of a pod as a whole; keep them if a client that does not know them has dropped them."""
+    spec = new["spec"]
+    if old is None:
+        before = qos_class(spec)
+        complete_pod_resources(spec)
+        if new["status"].get("qosClass") == before:
+            new["status"]["qosClass"] = qos_class(spec)
+    elif spec.get("resources") is None and old["spec"].get("resources") is not None:
+        spec["resources"] = copy_object(old["spec"]["resources"])
+
+
+_SUBRESOURCES: Final = {
+    "status": status_update(
+        "spec",
+        metadata=("ownerReferences", "deletionTimestamp"),
+        prepare=prepare_pod_status,
+        validate_update=validation_subresources.pod_status,
+        warnings=warnings.pod_status_warnings,
+        reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+    ),
+    "ephemeralcontainers": SubresourceStrategy(
+        prepare=restrict_to_ephemeral_containers,
+        validate_update=validation_subresources.ephemeral_containers_update,
+    ),
+    "resize": SubresourceStrategy(prepare=restrict_to_resources, validate_update=validation_resize.resize),
+}
+_COMPLETED: Final = SubresourceStrategy(
+    prepare=restrict_to_completed_resources, validate_update=validation_resize.resize
+)
+
 KINDS: Final = (
     BuiltinKind(
         resource="pods",
@@ -195,25 +234,13 @@ KINDS: Final = (
             validate_update=pod_update,
             canonicalize=set_app_armor_fields,
             warnings=warnings.pod_warnings,
-            subresources=MappingProxyType(
-                {
-                    "status": status_update(
-                        "spec",
-                        metadata=("ownerReferences", "deletionTimestamp"),
-                        prepare=prepare_pod_status,
-                        validate_update=validation_subresources.pod_status,
-                        warnings=warnings.pod_status_warnings,
-                        reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
-                    ),
-                    "ephemeralcontainers": SubresourceStrategy(
-                        prepare=restrict_to_ephemeral_containers,
-                        validate_update=validation_subresources.ephemeral_containers_update,
-                    ),
-                    "resize": SubresourceStrategy(
-                        prepare=restrict_to_resources, validate_update=validation_resize.resize
-                    ),
+            subresources=MappingProxyType(_SUBRESOURCES),
+            with_gates={
+                "PodLevelResourcesFixDefaulting": {
+                    "prepare_as": keep_pod_resources,
+                    "subresources": MappingProxyType({**_SUBRESOURCES, "resize": _COMPLETED}),
                 }
-            ),
+            },
         ),
         default_values={
             "core.v1.PodSpec": {

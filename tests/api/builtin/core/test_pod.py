@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pipeline_writes import create
 from rejections import causes_of_change, rejection_causes, rejection_reasons
 
 CONTAINER: dict[str, Any] = {"name": "c", "image": "i"}
@@ -289,10 +290,7 @@ def sized(**resources: Any) -> dict[str, Any]:
             "resize",
             {"spec": {**POD, "resources": {"limits": {"cpu": "2"}}}},
             {"spec": POD},
-            [
-                ("spec", 'Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing'),
-                ("spec.resources", "Forbidden: pod-level resources cannot be removed"),
-            ],
+            [],  # a client that does not know them keeps them
         ),
         (
             "resize",
@@ -471,3 +469,17 @@ def test_allowed_and_rejected_updates(
     path: str, before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]
 ) -> None:
     assert rejection_reasons(path, before, after) == causes
+
+
+def test_the_resources_of_a_pod_as_a_whole_are_completed() -> None:
+    limits = {"cpu": "1", "memory": "64Mi"}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"limits": limits}}]}
+    made = create("/v1/pods", {"spec": {**spec, "resources": {"requests": {"cpu": "2"}}}})
+    assert made["spec"]["resources"] == {
+        "requests": {"cpu": "2", "memory": "64Mi"},
+        "limits": {"cpu": "2", "memory": "64Mi"},  # not less than the requests
+    }
+    assert made["status"]["qosClass"] == "Guaranteed"
+    one_without = {"containers": [*spec["containers"], {"name": "d", "image": "i"}]}
+    made = create("/v1/pods", {"spec": {**one_without, "resources": {"requests": {"cpu": "2"}}}})
+    assert "limits" not in made["spec"]["resources"]
