@@ -50,7 +50,7 @@ def test_without_a_reference_a_run_is_skipped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextlib.contextmanager
-    def missing() -> Iterator[None]:
+    def missing(**_: object) -> Iterator[None]:
         raise Unavailable("no Go here")
         yield
 
