@@ -66,7 +66,7 @@ def compare(exchange: Exchange) -> list[Difference]:
     if is_status(exchange.want_form) and is_status(exchange.have_form):
         found += statuses(exchange.want_form, exchange.have_form)
     else:
-        found += fields(*map(without_own_rules, (exchange.want_form, exchange.have_form)), "")
+        found += fields(without_own_rules(exchange.want_form), without_own_rules(exchange.have_form), "")
     if want.warnings or have.warnings:
         found += warnings(want.warnings, have.warnings)
     return found[:MOST]
