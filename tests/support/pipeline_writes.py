@@ -37,7 +37,7 @@ def update(path: str, stored: Object, change: Object, subresource: str = "") -> 
     rt = builtin_registry().lookup(*path.split("/"))
     assert rt is not None
     held = {**stored, "metadata": {**stored["metadata"], "resourceVersion": "7"}}
-    wanted = copy.deepcopy(held)
+    wanted = {**copy.deepcopy(held), "apiVersion": rt.api_version}
     for member, value in change.items():
         wanted[member] = {**wanted.get(member, {}), **value} if isinstance(value, dict) else value
     ctx = context(path, name=held["metadata"]["name"], subresource=subresource)

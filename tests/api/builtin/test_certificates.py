@@ -1,4 +1,4 @@
-"""Signing requests: owners of their fields, and changes through their subresources."""
+"""Signing requests, requests for certificates of pods, and trust bundles: their fields, and changes of their status."""
 
 from __future__ import annotations
 
@@ -59,3 +59,67 @@ def test_an_empty_request_is_printed_as_it_was_sent() -> None:
     for request, shown in (({"request": ""}, '""'), ({}, "null"), ({"request": None}, "null")):
         found = rejections_of(PATH, {"spec": {"signerName": "a.example.com/b", "usages": ["client auth"], **request}})
         assert found == [f"spec.request: Invalid value: {shown}: PEM block type must be CERTIFICATE REQUEST"]
+
+
+# -- certificates of pods, and trust bundles ---------------------------------------------------------------------------
+
+BUNDLES = "certificates.k8s.io/v1/clustertrustbundles"
+PODS = "certificates.k8s.io/v1/podcertificaterequests"
+DENIED = {"type": "Denied", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": TIME}
+
+
+def _of_pod(**spec: object) -> Object:
+    key = ec.generate_private_key(ec.SECP256R1())
+    signed = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    usual = {
+        "signerName": "pods.example.com/web", "podName": "p", "podUID": "u1", "serviceAccountName": "a",
+        "serviceAccountUID": "u2", "nodeName": "n", "nodeUID": "u3",
+        "stubPKCS10Request": base64.b64encode(signed.public_bytes(serialization.Encoding.DER)).decode(),
+    }  # fmt: skip
+    return {"spec": {**usual, **spec}}
+
+
+def test_a_request_for_the_certificate_of_a_pod() -> None:
+    made = create(PODS, _of_pod())
+    assert made["spec"]["maxExpirationSeconds"] == 86400
+    assert rejections_of(PODS, _of_pod(maxExpirationSeconds=3599)) == [
+        "spec.maxExpirationSeconds: Invalid value: 3599: must be in the range [3600, 7862400]"
+    ]
+    assert rejections_of(PODS, _of_pod(signerName="kubernetes.io/x", maxExpirationSeconds=86401)) == [
+        "spec.maxExpirationSeconds: Invalid value: 86401: must be in the range [3600, 86400]"
+    ]
+    one_of = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"
+    assert rejections_of(PODS, _of_pod(stubPKCS10Request="")) == [f"spec: Invalid value: {one_of}"]
+    (found,) = rejections_of(PODS, _of_pod(), {"spec": {"podName": "q"}})
+    assert found.startswith("spec: Invalid value: {")
+
+
+def test_a_request_of_a_pod_ends_once() -> None:
+    made = create(PODS, _of_pod())
+    denied = update(PODS, made, {"status": {"conditions": [DENIED]}}, "status").object
+    assert denied["status"] == {"conditions": [DENIED]}
+    both = [DENIED, {**DENIED, "type": "Odd"}]
+    assert rejections_of(PODS, _of_pod(), {"status": {"conditions": both}}, below="status") == [
+        'status.conditions.[1].type: Unsupported value: "Odd": supported values: "Issued", "Denied", "Failed"'
+    ]
+    text = "non-condition status fields must be empty when denying or failing the PodCertificateRequest"
+    change = {"status": {"conditions": [DENIED], "certificateChain": "x"}}
+    assert rejections_of(PODS, _of_pod(), change, below="status") == [f"status: Invalid value: {text}"]
+    issued = {"status": {"conditions": [{**DENIED, "type": "Issued"}]}}
+    assert rejections_of(PODS, _of_pod(), issued, below="status") == [
+        'status.certificateChain: Invalid value: "": issued certificate chain must contain at least one certificate'
+    ]
+
+
+def test_a_trust_bundle_has_anchors_and_the_name_of_its_signer() -> None:
+    field = 'spec.trustBundle: Invalid value: "<value omitted>": '
+    assert rejections_of(BUNDLES, {"spec": {"trustBundle": "none"}}) == [
+        f"{field}at least one trust anchor must be provided"
+    ]
+    wrong = "".join(f"-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n" for kind in ("THING", "CERTIFICATE"))
+    assert rejections_of(BUNDLES, {"spec": {"trustBundle": wrong}}) == [
+        f"{field}entry 0 has bad block type: THING",
+        f"{field}entry 1 does not parse as X.509",
+    ]
+    (name, _) = rejections_of(BUNDLES, {"spec": {"trustBundle": "", "signerName": "a.example.com/b"}})
+    assert name.endswith("ClusterTrustBundle for signerName a.example.com/b must be named with prefix a.example.com:b:")
