@@ -108,11 +108,11 @@ async def test_the_user_of_a_token(autojump_clock: MockClock) -> None:
     ("plural", "spec", "causes"),
     [
         ("subjectaccessreviews", {"resourceAttributes": GET_PODS}, [("spec.user", "FieldValueInvalid")]),
-        ("subjectaccessreviews", {"user": "u"}, [("spec.resourceAttributes", "FieldValueInvalid")]),
+        ("subjectaccessreviews", {"user": "u"}, [("spec", "FieldValueInvalid")]),
         (
             "selfsubjectaccessreviews",
             {"resourceAttributes": GET_PODS, "nonResourceAttributes": {"path": "/x", "verb": "get"}},
-            [("spec.nonResourceAttributes", "FieldValueInvalid")],
+            [("spec", "FieldValueInvalid")],
         ),
         (
             "selfsubjectaccessreviews",
