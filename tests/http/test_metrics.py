@@ -252,7 +252,7 @@ async def test_initial_events_and_gates_are_measured(autojump_clock: MockClock) 
     labels = {"group": "", "version": "v1", "resource": "configmaps", "scope": "namespace"}
     name = "apiserver_watch_list_duration_seconds_count"
     initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    async with open_server(other={"features": FeatureGates(given={"HPAScaleToZero": True})}) as server:
+    async with open_server(other={"features": FeatureGates(given={"MutablePVNodeAffinity": True})}) as server:
         await server.post(MAPS, configmap("a"))
         async with server.watch(f"{MAPS}?watch=1&{initial}") as watch:
             assert (await watch.event())[0] == "ADDED"
@@ -263,8 +263,8 @@ async def test_initial_events_and_gates_are_measured(autojump_clock: MockClock) 
             assert (await watch.event())[0] == "ADDED"
         assert await server.metric(name, **labels) == 1
         enabled = "kubernetes_feature_enabled"
-        assert await server.metric(enabled, name="HPAScaleToZero", stage="ALPHA") == 1
-        assert await server.metric(enabled, name="GangScheduling", stage="ALPHA") == 0
+        assert await server.metric(enabled, name="MutablePVNodeAffinity", stage="ALPHA") == 1
+        assert await server.metric(enabled, name="CBORServingAndStorage", stage="ALPHA") == 0
         assert await server.metric(enabled, name="WatchList", stage="BETA") == 1
 
 

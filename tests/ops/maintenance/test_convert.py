@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from vectors import VECTORS
 
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.exit_codes import MISTAKE
 from kubechronicle.ops.maintenance.convert import FORMATS, convert
 
-GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "protobuf-golden"
-VECTORS = sorted(GOLDEN.glob("*.pb"))
 COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
 POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
 TARGET = {"kind": "Deployment", "name": "web"}

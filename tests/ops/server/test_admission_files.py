@@ -121,7 +121,8 @@ def test_a_kubeconfig_holds_the_credentials_for_webhooks(tmp_path: Path) -> None
     ],
 )
 def test_wrong_credentials_for_webhooks(tmp_path: Path, line: str, problem: str) -> None:
-    settings = load({"admission-control-config-file": str(write(tmp_path, f"{WEBHOOKS}    {line}\n"))})
+    flags = {"feature-gates": "ManifestBasedAdmissionControlConfig=false"}
+    settings = load({"admission-control-config-file": str(write(tmp_path, f"{WEBHOOKS}    {line}\n")), **flags})
     with pytest.raises(OperatorError) as caught:
         webhook_users(plugin_configurations(settings, ASKS))
     assert problem in str(caught.value)

@@ -118,7 +118,7 @@ def settings_with(directory: Path, plugin_configuration: dict[str, Any], gate: s
     [
         (
             {"staticManifestsDir": "/"},
-            "",
+            f"{GATE}=false",
             "staticManifestsDir requires the ManifestBasedAdmission",
         ),
         ({"staticManifestsDir": "a"}, f"{GATE}=true", 'Invalid value: "a": must be an absolute file path'),
@@ -137,9 +137,11 @@ def test_wrong_configurations(tmp_path: Path, configuration: dict[str, Any], gat
     assert "\n" not in str(caught.value)
 
 
-def test_the_gate_is_off_by_default() -> None:
-    assert not feature_gates(load_settings({})).enabled(GATE)
-    assert feature_gates(load_settings({"feature-gates": f"{GATE}=true"})).enabled(GATE)
+def test_the_gate_is_on_since_v1_37() -> None:
+    assert feature_gates(load_settings({})).enabled(GATE)
+    former = {"emulated-version": "1.36"}
+    assert not feature_gates(load_settings(former)).enabled(GATE)
+    assert feature_gates(load_settings({**former, "feature-gates": f"{GATE}=true"})).enabled(GATE)
 
 
 async def test_files_take_effect_together_or_not_at_all(tmp_path: Path) -> None:
