@@ -478,7 +478,7 @@ def test_watch_events_as_json(kubectl: Kubectl) -> None:
 
 def test_version(kubectl: Kubectl) -> None:
     version = json.loads(kubectl("version", "-o", "json"))["serverVersion"]
-    assert (version["major"], version["minor"]) == ("1", "36")
+    assert (version["major"], version["minor"]) == ("1", "37")
     assert version["gitVersion"].startswith("v1.37.")
     assert "kubechronicle" in json.dumps(version)
     assert "Server Version: v1.37." in kubectl("version")
