@@ -108,7 +108,7 @@ def test_an_address_of_another_machine_is_reported(capsys: pytest.CaptureFixture
 
 def test_version() -> None:
     answer = run("version")
-    assert re.fullmatch(r"kubechronicle \d+\.\d+\.\d+ \(Kubernetes v1\.36 API, .*\)\n", answer.stdout)
+    assert re.fullmatch(r"kubechronicle \d+\.\d+\.\d+ \(Kubernetes v1\.37 API, .*\)\n", answer.stdout)
 
 
 def test_anchors() -> None:
