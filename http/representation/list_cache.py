@@ -6,6 +6,7 @@ list that is requested once costs no memory.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from operator import is_
 from typing import TypeVar
@@ -29,10 +30,12 @@ async def list_items(
     encode: Callable[[], Awaitable[Items]],
     *,
     keeps: bool = True,
+    most: int = sys.maxsize,
 ) -> Items:
     """Return the items of these entries, from the cache or newly encoded. Equal lists at the same time wait for one.
 
-    ``variant``: the representation. ``keeps``: cache the list; False if it also depends on the time.
+    ``variant``: the representation. ``keeps``: cache the list; False if it also depends on the time. ``most``: bytes up
+    to which it is cached.
     """
     if cache is None or len(entries) < FEW:
         return await encode()
@@ -45,7 +48,9 @@ async def list_items(
             return cached
         flight = cache.flights.get(key)
         if flight is None:
-            return await _lead(cache, key, entries, encode, variant if keeps else None, known=cached is not None)
+            return await _lead(
+                cache, key, entries, encode, variant if keeps else None, known=cached is not None, most=most
+            )
         if not _are_same(flight.entries, entries):
             return await encode()
         flight.followers += 1
@@ -63,21 +68,21 @@ async def _lead(
     variant: Hashable | None,
     *,
     known: bool,
+    most: int,
 ) -> Items:
     """Encode a list for all requests that wait for it. ``variant``: under which it is cached, if it was ``known``."""
     erasures = cache.erasures
     flight = cache.flights[key] = Flight(entries)
     try:
         items = await encode()
-        if variant is not None and erasures == cache.erasures:
-            if not known and not flight.followers:
+        fits = variant is not None and items.length <= most and cache.admits(items.length)
+        if fits and not known and not flight.followers:
+            if erasures == cache.erasures:
                 cache.put_list(variant, entries, (), 0)
-            elif cache.admits(items.length):
-                items = await _joined(items)
-                if erasures == cache.erasures:
-                    cache.put_list(variant, entries, items, items.length)
-        elif flight.followers:
+        elif fits or flight.followers:
             items = await _joined(items)
+            if fits and erasures == cache.erasures:
+                cache.put_list(variant, entries, items, items.length)
         flight.items = items
         return items
     finally:

@@ -149,3 +149,12 @@ async def test_the_size_of_the_store_follows_its_changes(autojump_clock: MockClo
         await server.delete(f"{MAPS}/b")
         assert views.bytes == counted()
         assert (await server.ask("GET", MAPS, headers={"accept": PROTOBUF})).status == 200
+
+
+@pytest.mark.parametrize(("most", "kept"), [(1 << 30, True), (1, False)])
+async def test_a_list_above_its_bound_is_not_kept(most: int, kept: bool) -> None:
+    cache, encode, entries = EncodingCache(), Encoding(), listed()
+    encode.go.set()
+    for _ in range(3):  # the second is the first that may be kept
+        await list_items(cache, "form", entries, encode, most=most)
+    assert encode.count == (2 if kept else 3)
