@@ -1,8 +1,8 @@
 """Executors: from a tag and its place to functions of validation, as k8s.io/code-generator's ``validation-gen`` does.
 
-A tag around another wraps the functions of the inner one. What several tags say together (the keys of a list, the
-members of a union, constraints of updates) is collected in the place, and becomes a function when all tags are read:
-it is deferred, and so comes after the others.
+A tag around another wraps the functions of the inner one. Some rules need several tags: the keys of a list, the members
+of a union, constraints of updates. The place collects these. They become a function after all tags are read: it is
+deferred, and so comes after the others.
 
     +k8s:listType=map, +k8s:listMapKey=name    collected; deferred: no two items with one name
     +k8s:eachVal=+k8s:format=k8s-short-name    deferred: the format, for each item
@@ -155,7 +155,7 @@ def _subfield(tag: Tag, place: Place) -> Found:
     def wrapped() -> Found:
         functions = list(made.functions)
         if first:
-            # What stops the rules of the field itself stops these, too, once for each field.
+            # The stops of the field's own rules stop these, too, once for each field.
             own = Place(place.release, below.type, Shared(), place.enforced, name, declared, below)
             stops = found(parsed(below.tags), own).resolved()
             functions += [replace(function, silent=True) for function in stops if function.stops]

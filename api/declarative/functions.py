@@ -1,7 +1,7 @@
 """Functions of validation: rules with the way in which they are called, and how those of one value go together.
 
 Functions that stop others (required, optional, immutable) come first, and all of them are called. If one finds
-something, no other is called. What an optional one finds, an absent value, is no cause.
+something, no other is called. An optional one finds an absent value, which is no cause.
 
 A function has a level. STANDARD and BETA ones are enforced. ALPHA ones are not: kube-apiserver only compares them with
 what it checks by hand. What is not enforced still stops others.

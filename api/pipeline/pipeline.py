@@ -44,7 +44,7 @@ from kubechronicle.api.pipeline.preconditions import check_revision, check_uid, 
 from kubechronicle.api.pipeline.tracking import rules_of
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import null_lists, types
-from kubechronicle.api.strategy.strategy import keep
+from kubechronicle.api.strategy.strategy import Strategy, keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
 from kubechronicle.api.strategy.write_context import Prepared as Prepared
 from kubechronicle.api.strategy.write_context import WriteContext as WriteContext
@@ -281,15 +281,7 @@ def finish_update(
         if below.timed is not None:
             below.timed(new, old, ctx.now)
     else:
-        if strategy.status:
-            keep("status", new, old)
-        strategy.prepare_update(new, old)
-        strategy.stamp(new, old, ctx.now)
-        strategy.prepare_as(rt.api_version, new, old)
-        if strategy.drops_last:
-            rules.drop(rt.resource, "", new, old)
-        if strategy.generation and comparison.changes_generation(rt, strategy, new, old, ctx):
-            meta["generation"] = held.get("generation", 0) + 1
+        _prepare_object(rt, strategy, rules, new, old, ctx)
     metadata.keep_on_update(meta, held)
     causes = validation.problems(
         new,
@@ -308,6 +300,21 @@ def finish_update(
     shown = _shown(new, emptied) if emptied else None
     prepared = _conclude(rt, old, new, expected, warnings)
     return prepared if shown is None else structs.replace(prepared, requested=shown)
+
+
+def _prepare_object(
+    rt: ResourceType, strategy: Strategy, rules: KindRules, new: Object, old: Object, ctx: WriteContext
+) -> None:
+    """Apply the strategy's hooks to an update of the object itself, in place, and count its generation."""
+    if strategy.status:
+        keep("status", new, old)
+    strategy.prepare_update(new, old)
+    strategy.stamp(new, old, ctx.now)
+    strategy.prepare_as(rt.api_version, new, old)
+    if strategy.drops_last:
+        rules.drop(rt.resource, "", new, old)
+    if strategy.generation and comparison.changes_generation(rt, strategy, new, old, ctx):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def finish_first_update(rt: ResourceType, prepared: Prepared) -> Prepared:

@@ -1,6 +1,6 @@
 """PodOptions: the choices of feature gates in a pod's spec that validation follows, also in templates.
 
-What an object uses already stays allowed in it while the gate is off. Source: kube-apiserver's pkg/api/pod/util.go,
+While a gate is off, an object keeps what it uses already. Source: kube-apiserver's pkg/api/pod/util.go,
 ``GetValidationOptionsFromPodSpecAndMeta``.
 """
 
