@@ -1,7 +1,7 @@
 """The record of one built-in kind: all rules that its published data does not say; and plain strategies of statuses.
 
-A kind's file makes it at its end, from the functions above it. ``builtin/kinds.py`` makes tables of all records. What
-belongs to a definition, not to a kind, stands with the kind that owns it: a Container's defaults with Pod.
+A kind's file makes it at its end, from the functions above it. ``builtin/kinds.py`` makes tables of all records. A
+kind's file also has the rules of definitions that the kind owns: Pod's has a Container's defaults.
 """
 
 from __future__ import annotations
