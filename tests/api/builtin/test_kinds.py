@@ -24,7 +24,7 @@ MOST_LINES = 400
 def file_of(place: str) -> Path:
     """Return the file with the records of a place: GROUP/KIND.py or GROUP/KIND/KIND.py."""
     path = BUILTIN.joinpath(*place.split("."))
-    return path / f"{path.name}.py" if path.is_dir() else path.with_suffix(".py")
+    return path / f"{path.name}.py" if (path / "__init__.py").exists() else path.with_suffix(".py")
 
 
 def module_of(path: Path) -> str:
