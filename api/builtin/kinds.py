@@ -17,7 +17,9 @@ from typing import Any, Final
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import Printer
 from kubechronicle.api.builtin.common.version_conversion import Converter
+from kubechronicle.api.builtin.core.pod.gated_fields import POD_SPEC
 from kubechronicle.api.registry.resources import GROUPS, OWN_GROUPS, STORED_AS
+from kubechronicle.api.strategy.gated_fields import GatedField, Table, below
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object
 
@@ -74,6 +76,18 @@ KINDS: Final = tuple(kind for place in places() for kind in _kinds(place))
 
 STRATEGIES: Final[Mapping[str, Strategy]] = {kind.resource: kind.strategy for kind in KINDS if kind.strategy}
 """Storage resource -> strategy; builtin/strategies.py has the one of kinds without a row."""
+
+
+def _gated_fields(kind: BuiltinKind) -> Mapping[str, Sequence[GatedField]]:
+    if kind.strategy is None or not kind.strategy.pod_spec:
+        return kind.gated_fields
+    return {**kind.gated_fields, "": (*below(kind.strategy.pod_spec, POD_SPEC), *kind.gated_fields.get("", ()))}
+
+
+GATED_FIELDS: Final[Table] = {
+    (kind.resource, place): fields for kind in KINDS for place, fields in _gated_fields(kind).items()
+}
+"""(storage resource, subresource or "") -> the fields that a write there loses while their feature gate is off."""
 
 PRINTERS: Final[Mapping[str, Printer]] = {kind.resource: kind.printer for kind in KINDS if kind.printer}
 """Storage resource -> printer. Other kinds are shown by name and creation time, as in Kubernetes: LimitRange, Role,

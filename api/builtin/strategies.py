@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from kubechronicle.api.builtin import gated_fields
 from kubechronicle.api.builtin.common.kind import STATUS
 from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
-from kubechronicle.api.builtin.kinds import STRATEGIES
+from kubechronicle.api.builtin.kinds import GATED_FIELDS, STRATEGIES
 from kubechronicle.api.declarative.enforcement import DeclaredRules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.strategy.gated_fields import DisabledFields
@@ -37,7 +36,7 @@ class KindRules:
         self._strategies = {
             resource: follow_options(strategy.under(gates), options) for resource, strategy in STRATEGIES.items()
         }
-        self._disabled = DisabledFields(gates, gated_fields.TABLE)
+        self._disabled = DisabledFields(gates, GATED_FIELDS)
         self.declared = DeclaredRules(gates)
 
     def of(self, resource: str) -> Strategy:

@@ -1,7 +1,7 @@
 """Fields of features that a gate switches: while the gate is off, a write loses them, unless the old object uses them.
 
 So a downgrade, or a gate that is switched off, breaks no object that has the field already (KEP-2840; each
-``dropDisabledFields`` in kube-apiserver). The table is builtin/gated_fields.py.
+``dropDisabledFields`` in kube-apiserver). The fields stand in each kind's file.
 
 A path names fields from an object on:
 
@@ -187,4 +187,6 @@ class DisabledFields:
 
 
 def _disabled(gates: FeatureGates, field: GatedField) -> bool:
+    if field.since > gates.versions.binary.minor:
+        return False
     return any(gates.knows(name) and not gates.enabled(name) for name in (field.gate, *field.gates))

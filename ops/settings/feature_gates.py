@@ -7,8 +7,7 @@ from typing import Final
 
 from kubechronicle.actors.admission import gated, plugins
 from kubechronicle.api.builtin.core.pod.options import GATES
-from kubechronicle.api.builtin.gated_fields import TABLE
-from kubechronicle.api.builtin.kinds import STRATEGIES
+from kubechronicle.api.builtin.kinds import GATED_FIELDS, STRATEGIES
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
 from kubechronicle.api.codecs.negotiate import CBOR_GATE
 from kubechronicle.api.configuration import webhook_admission
@@ -26,7 +25,7 @@ _NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
     *PLUGIN_GATES,
     impersonation.GATE, *GATES.values(), *GATES_OF_ROLES,
-    *(name for fields in TABLE.values() for field in fields for name in (field.gate, *field.gates)),
+    *(name for fields in GATED_FIELDS.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),
 )  # fmt: skip
 WITH_EFFECT: Final = gates_of(PROGRAM).keys() & _NAMED

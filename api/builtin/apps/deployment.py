@@ -24,6 +24,7 @@ from kubechronicle.api.builtin.common.printer import (
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.podtemplate import (
     READY,
+    TERMINATING_REPLICAS,
     collisions,
     fill_replicas,
     named_template_warnings,
@@ -128,6 +129,9 @@ KIND: Final = BuiltinKind(
         warnings=named_template_warnings,
         subresources=MappingProxyType({"status": _DEPLOYMENT_STATUS}),
     ),
+    gated_fields={
+        "status": TERMINATING_REPLICAS,
+    },
     default_values={
         "apps.v1.DeploymentSpec": {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
     },

@@ -22,6 +22,7 @@ from kubechronicle.api.builtin.common.printer import (
 )
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.podtemplate import (
+    TERMINATING_REPLICAS,
     fill_replicas,
     named_template_warnings,
     replica_set_status,
@@ -65,6 +66,9 @@ KIND: Final = BuiltinKind(
         warnings=named_template_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=replica_set_status)}),
     ),
+    gated_fields={
+        "status": TERMINATING_REPLICAS,
+    },
     default_values={"apps.v1.ReplicaSetSpec": {"replicas": 1}},
     printer=Printer(
         (

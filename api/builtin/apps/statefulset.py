@@ -34,6 +34,7 @@ from kubechronicle.api.builtin.core.podtemplate import (
 )
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
 from kubechronicle.api.meta.metadata import IMMUTABLE, validate_annotations, validate_labels
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -252,6 +253,11 @@ KIND: Final = BuiltinKind(
         warnings=stateful_set_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validate_stateful_set_status)}),
     ),
+    gated_fields={
+        "": (
+            GatedField(gate="MaxUnavailableStatefulSet", fields=("spec.updateStrategy.rollingUpdate.maxUnavailable",)),
+        ),
+    },
     default_values={
         "apps.v1.StatefulSetSpec": {
             "podManagementPolicy": "OrderedReady",

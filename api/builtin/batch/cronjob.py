@@ -34,6 +34,7 @@ from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
 from kubechronicle.api.builtin.core.podtemplate import same_generation
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -234,6 +235,9 @@ KIND: Final = BuiltinKind(
         warnings=cron_job_warnings,
         subresources=STATUS,
     ),
+    gated_fields={
+        "": (GatedField(gate="WorkloadWithJob", since=37, fields=("spec.jobTemplate.spec.scheduling",)),),
+    },
     default_values={
         "batch.v1.CronJobSpec": _SPEC,
         "batch.v1beta1.CronJobSpec": _SPEC,

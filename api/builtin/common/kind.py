@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.printer import Printer
 from kubechronicle.api.builtin.common.version_conversion import Converter
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import (
     STATUS_METADATA,
     Check,
@@ -50,6 +51,8 @@ class BuiltinKind:
 
     ``resource``: the storage resource, such as "pods" or "deployments.apps".
     ``strategy``: flags and hooks for preparation, validation and warnings.
+    ``gated_fields``: subresource or "" -> the fields that a write there loses while their feature gate is off. Those of
+    a pod's spec at ``strategy.pod_spec`` are among them by themselves.
     ``default_values``: definition -> field -> constant. It fills a field that is absent or an empty string; if the
     field is a pointer in Go, only one that is absent.
     ``default_functions``: definition -> function that sets fields which depend on other fields, in place. It runs after
@@ -63,6 +66,7 @@ class BuiltinKind:
 
     resource: str
     strategy: Strategy | None = None
+    gated_fields: Mapping[str, Sequence[GatedField]] = field(default_factory=dict)
     default_values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_functions: Mapping[str, Callable[[Object], None]] = field(default_factory=dict)
     resource_lists: Mapping[str, Sequence[str]] = field(default_factory=dict)

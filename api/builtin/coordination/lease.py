@@ -11,6 +11,7 @@ from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field_column, name_of
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -42,5 +43,11 @@ KIND: Final = BuiltinKind(
         unconditional_update=False,
         validate=validate_lease,
     ),
+    gated_fields={
+        "": (
+            GatedField(gate="CoordinatedLeaderElection", fields=("spec.strategy",)),
+            GatedField(gate="CoordinatedLeaderElection", fields=("spec.preferredHolder",)),
+        ),
+    },
     printer=Printer((NAME, field_column("Holder", "coordination.v1.LeaseSpec.holderIdentity"), AGE), _cells),
 )

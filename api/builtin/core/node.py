@@ -29,6 +29,7 @@ from kubechronicle.api.builtin.common.printer import (
 from kubechronicle.api.builtin.common.resource_amounts import amount
 from kubechronicle.api.builtin.common.scheduling import taints
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, go_quote, internal, invalid_value
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -240,6 +241,16 @@ KIND: Final = BuiltinKind(
             {"status": status_update("spec", prepare=prepare_node_status, validate_update=validate_node_change)}
         ),
     ),
+    gated_fields={
+        "": (
+            GatedField(gate="SupplementalGroupsPolicy", fields=("status.features",)),
+            GatedField(gate="NodeDeclaredFeatures", fields=("status.declaredFeatures",)),
+            GatedField(gate="InPlacePodVerticalScalingSchedulerPreemption", fields=("spec.podPreemptionPolicy",)),
+        ),
+        "status": (
+            GatedField(gate="KubeletInUserNamespace", since=37, fields=("status.nodeInfo.runningInUserNamespace",)),
+        ),
+    },
     default_functions={
         "core.v1.NodeSpec": default_node_spec,
         "core.v1.NodeStatus": default_node_status,

@@ -65,6 +65,7 @@ from kubechronicle.api.builtin.core.persistentvolumeclaim import (
 )
 from kubechronicle.api.builtin.core.pod.warnings import node_term_warnings
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -353,6 +354,9 @@ KIND: Final = BuiltinKind(
         validate_update=validate_persistent_volume_update,
         warnings=volume_warnings,
     ),
+    gated_fields={
+        "": (GatedField(gate="VolumeAttributesClass", fields=("spec.volumeAttributesClassName",)),),
+    },
     default_values={
         "core.v1.PersistentVolumeStatus": {"phase": "Pending"},
     },

@@ -41,6 +41,7 @@ from kubechronicle.api.builtin.common.resource_amounts import (
 )
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.template_metadata import validate_template_metadata
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -335,6 +336,13 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
 
 # -- the kind ---------------------------------------------------------------------------------------------------------
 
+
+def _drop_foreign_source(claim: Object) -> None:
+    """Remove the data source of a claim if it is in another namespace."""
+    if claim["dataSourceRef"].get("namespace"):
+        del claim["dataSourceRef"]
+
+
 KIND: Final = BuiltinKind(
     resource="persistentvolumeclaims",
     strategy=Strategy(
@@ -349,6 +357,21 @@ KIND: Final = BuiltinKind(
         warnings=claim_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validate_claim_status)}),
     ),
+    gated_fields={
+        "": (
+            GatedField(gate="VolumeAttributesClass", fields=("spec.volumeAttributesClassName",)),
+            GatedField(
+                gate="CrossNamespaceVolumeDataSource", base="spec", fields=("dataSourceRef",), drop=_drop_foreign_source
+            ),
+        ),
+        "status": (
+            GatedField(gate="VolumeAttributesClass", fields=("status.currentVolumeAttributesClassName",)),
+            GatedField(gate="VolumeAttributesClass", fields=("status.modifyVolumeStatus",)),
+            GatedField(gate="RecoverVolumeExpansionFailure", fields=("status.allocatedResources",)),
+            GatedField(gate="RecoverVolumeExpansionFailure", fields=("status.allocatedResourceStatuses",)),
+            GatedField(gate="CSIVolumeHealth", since=37, fields=("status.healthStatus",)),
+        ),
+    },
     default_values={
         "core.v1.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
         "core.v1.PersistentVolumeClaimStatus": {"phase": "Pending"},

@@ -19,6 +19,7 @@ from kubechronicle.api.builtin.core.pod.validation_spec import pod_spec
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings, spec_warnings
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import validate_annotations, validate_labels
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -235,6 +236,10 @@ READY: Final = Column("Ready", text="Number of the pod with ready state")
 
 
 # -- the kind ---------------------------------------------------------------------------------------------------------
+
+TERMINATING_REPLICAS: Final = (
+    GatedField(gate="DeploymentReplicaSetTerminatingReplicas", fields=("status.terminatingReplicas",)),
+)
 
 KIND: Final = BuiltinKind(
     resource="podtemplates",

@@ -34,6 +34,7 @@ from kubechronicle.api.errors.field_errors import (
 )
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.metadata import validate_labels
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -277,6 +278,9 @@ KIND: Final = BuiltinKind(
         validate_update=validate_endpoint_slice_update,
         warnings=endpoint_slice_warnings,
     ),
+    gated_fields={
+        "": (GatedField(gate="PreferSameTrafficDistribution", fields=("endpoints[].hints.forNodes",)),),
+    },
     default_values={
         "discovery.v1.EndpointPort": _PORT,
         "discovery.v1beta1.EndpointPort": _PORT,

@@ -18,6 +18,7 @@ from kubechronicle.api.builtin.resource.devices import (
     configuration,
 )
 from kubechronicle.api.errors.field_errors import Cause
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.names import any_name
 from kubechronicle.api.values.objects import Object
@@ -40,6 +41,9 @@ KIND: Final = BuiltinKind(
         generation=True,
         validate=validate_device_class,
     ),
+    gated_fields={
+        "": (GatedField(gate="DRAExtendedResource", fields=("spec.extendedResourceName",)),),
+    },
     printer=Printer((NAME, AGE), aged),
     converters=same_fields("DeviceClass", "resource.k8s.io", "v1", "v1beta2"),
 )

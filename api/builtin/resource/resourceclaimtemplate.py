@@ -11,6 +11,8 @@ from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, aged
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.resource.resourceclaim import validation
+from kubechronicle.api.builtin.resource.resourceclaim.resourceclaim import CLAIM_FIELDS
+from kubechronicle.api.strategy.gated_fields import below
 from kubechronicle.api.strategy.strategy import Check, Strategy
 
 KIND: Final = BuiltinKind(
@@ -23,6 +25,9 @@ KIND: Final = BuiltinKind(
         validate=validation.claim_template,
         validate_update=validation.claim_template_update,
     ),
+    gated_fields={
+        "": below("spec.spec", CLAIM_FIELDS),
+    },
     printer=Printer((NAME, AGE), aged),
     converters=same_fields("ResourceClaimTemplate", "resource.k8s.io", "v1", "v1beta2"),
 )

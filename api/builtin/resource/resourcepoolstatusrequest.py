@@ -8,9 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Strategy
 
 KIND: Final = BuiltinKind(
     resource="resourcepoolstatusrequests.resource.k8s.io",
     strategy=Strategy(unconditional_update=False, subresources=only_status()),
+    gated_fields={
+        "": (GatedField(gate="DRAPartitionableDevicesType", since=37, fields=("spec.defaultPartitionTypeAttribute",)),),
+    },
 )

@@ -12,6 +12,7 @@ from kubechronicle.api.builtin.common.checks import immutable, one_of_if_set
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -131,6 +132,14 @@ KIND: Final = BuiltinKind(
         validate_update=validate_csi_driver_update,
         warnings=csi_driver_warnings,
     ),
+    gated_fields={
+        "": (
+            GatedField(gate="SELinuxMountReadWriteOncePod", fields=("spec.seLinuxMount",)),
+            GatedField(gate="MutableCSINodeAllocatableCount", fields=("spec.nodeAllocatableUpdatePeriodSeconds",)),
+            GatedField(gate="CSIServiceAccountTokenSecrets", fields=("spec.serviceAccountTokenInSecrets",)),
+            GatedField(gate="VolumeLimitScaling", fields=("spec.preventPodSchedulingIfMissing",)),
+        ),
+    },
     default_values={
         "storage.v1.CSIDriverSpec": {
             "attachRequired": True,

@@ -24,6 +24,7 @@ from kubechronicle.api.errors.field_errors import (
     too_long,
     too_many,
 )
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -116,6 +117,8 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), len(at(obj, "spec", "drivers", default=())), age_of(obj, since)]
 
 
+_NODE_HEALTH: Final = (GatedField(gate="CSIVolumeHealth", since=37, fields=("status.storageHealth",)),)
+
 KIND: Final = BuiltinKind(
     resource="csinodes.storage.k8s.io",
     strategy=Strategy(
@@ -129,6 +132,10 @@ KIND: Final = BuiltinKind(
             "MutableCSINodeAllocatableCount": {"validate_update": partial(validate_csi_node_update, mutable=())}
         },
     ),
+    gated_fields={
+        "": _NODE_HEALTH,
+        "status": _NODE_HEALTH,
+    },
     printer=Printer(
         (
             NAME,

@@ -15,6 +15,7 @@ from kubechronicle.api.builtin.common.volume_sources import one_source
 from kubechronicle.api.builtin.core.persistentvolume import MAY_STAND_BESIDE, PERSISTENT_SOURCES
 from kubechronicle.api.builtin.core.persistentvolumeclaim import access_modes
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required, too_long
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -102,6 +103,12 @@ KIND: Final = BuiltinKind(
         validate=validate_attachment,
         subresources=only_status(checks=(Check.METADATA, Check.OBJECT)),
     ),
+    gated_fields={
+        "status": (
+            GatedField(gate="MutableCSINodeAllocatableCount", fields=("status.attachError.errorCode",)),
+            GatedField(gate="MutableCSINodeAllocatableCount", fields=("status.detachError.errorCode",)),
+        ),
+    },
     printer=Printer(
         (
             NAME,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.gated_fields import RELEASES
+from kubechronicle.api.builtin.kinds import GATED_FIELDS
 from kubechronicle.api.builtin.strategies import KindRules, default_rules
 from kubechronicle.api.features.gates import FeatureGates, gates_of
 from kubechronicle.api.features.versions import OLDEST, PROGRAM, EffectiveVersion, Release, effective_version
@@ -20,7 +20,7 @@ from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.api.strategy.gated_fields import DisabledFields, GatedField
 
 RELEASES_OF_TYPES = ("1.36", "1.37")
-FIELDS = [(resource, field) for (resource, _), fields in RELEASES.items() for field in fields]
+FIELDS = [(resource, field) for (resource, _), fields in GATED_FIELDS.items() for field in fields]
 OLDEST_VERSION = effective_version([str(PROGRAM.before(OLDEST))], [])
 UNDROPPED = {
     ("ContainerStopSignals", "status.*Statuses.stopSignal"),

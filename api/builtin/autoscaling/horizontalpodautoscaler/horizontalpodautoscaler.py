@@ -22,6 +22,7 @@ from kubechronicle.api.builtin.autoscaling.horizontalpodautoscaler.conversions i
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field_column, name_of
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -165,6 +166,9 @@ KIND: Final = BuiltinKind(
         options_in_use=MappingProxyType({"HPAScaleToZero": lambda old: old["spec"].get("minReplicas") == 0}),
         with_gates={"HPAGeneration": {"generation": True}},
     ),
+    gated_fields={
+        "": (GatedField(gate="HPAConfigurableTolerance", fields=("spec.behavior.(scaleUp|scaleDown).tolerance",)),),
+    },
     default_values={
         "autoscaling.v2.HorizontalPodAutoscalerSpec": _SPEC,
         "autoscaling.v1.HorizontalPodAutoscalerSpec": _SPEC,

@@ -26,6 +26,7 @@ from kubechronicle.api.builtin.common.printer import (
 )
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
 from kubechronicle.api.builtin.core.podtemplate import same_generation, template_containers, warnings_in_template
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import ORPHAN, Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -165,6 +166,13 @@ KIND: Final = BuiltinKind(
         warnings=job_warnings,
         subresources=MappingProxyType({"status": status_update("spec", validate_update=validation_status.job_status)}),
     ),
+    gated_fields={
+        "": (
+            GatedField(gate="JobManagedBy", fields=("spec.managedBy",), on_create=True),
+            GatedField(gate="JobPodReplacementPolicy", fields=("spec.podReplacementPolicy",)),
+            GatedField(gate="WorkloadWithJob", since=37, fields=("spec.scheduling",)),
+        ),
+    },
     default_values={"batch.v1.PodFailurePolicyOnPodConditionsPattern": {"status": "True"}},
     default_functions={"batch.v1.Job": default_job},
     printer=Printer(

@@ -23,9 +23,11 @@ from kubechronicle.api.builtin.core.pod.defaults import (
     default_volume,
     qos_class,
 )
+from kubechronicle.api.builtin.core.pod.gated_fields import POD_SPEC, POD_STATUS
 from kubechronicle.api.builtin.core.pod.validation import APP_ARMOR, app_armor_field, pod, pod_update
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.meta.encoding import copy_object
+from kubechronicle.api.strategy.gated_fields import below
 from kubechronicle.api.strategy.strategy import (
     STATUS_METADATA,
     Check,
@@ -242,6 +244,11 @@ KINDS: Final = (
                 }
             },
         ),
+        gated_fields={
+            "ephemeralcontainers": below("spec", POD_SPEC),
+            "resize": below("spec", POD_SPEC),
+            "status": POD_STATUS,
+        },
         default_values={
             "core.v1.PodSpec": {
                 "dnsPolicy": "ClusterFirst",

@@ -12,6 +12,7 @@ from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
 from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.resource.resourceclaim import validation, validation_status
+from kubechronicle.api.strategy.gated_fields import GatedField, below
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -38,6 +39,54 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), _claim_state(obj), age_of(obj, since)]
 
 
+CLAIM_FIELDS: Final = (
+    GatedField(gate="DRAPrioritizedList", fields=("devices.requests[].firstAvailable",)),
+    GatedField(
+        gate="DRADeviceTaints",
+        fields=("devices.requests[].exactly.tolerations", "devices.requests[].firstAvailable[].tolerations"),
+    ),
+    GatedField(gate="DRAAdminAccess", fields=("devices.requests[].exactly.adminAccess",)),
+    GatedField(
+        gate="DRAConsumableCapacity",
+        fields=(
+            "devices.constraints[].distinctAttribute",
+            "devices.requests[].exactly.capacity",
+            "devices.requests[].firstAvailable[].capacity",
+        ),
+    ),
+    GatedField(
+        gate="DRADerivedAttributes",
+        fields=(
+            "devices.requests[].exactly.derivedAttributes",
+            "devices.requests[].firstAvailable[].derivedAttributes",
+        ),
+    ),
+)
+"""Of a ResourceClaim's spec, also in templates."""
+
+_RESULTS: Final = "status.allocation.devices.results[]"
+_STATUS: Final = (
+    GatedField(gate="DRAResourceClaimDeviceStatus", fields=("status.devices",)),
+    GatedField(
+        gate="DRAAdminAccess",
+        fields=(f"{_RESULTS}.adminAccess",),
+        used_by=("spec.devices.requests[].exactly.adminAccess", f"{_RESULTS}.adminAccess"),
+    ),
+    GatedField(
+        gate="DRAConsumableCapacity",
+        fields=(f"{_RESULTS}.(shareID|consumedCapacity)", "status.devices[].shareID"),
+        used_by=(
+            "spec.devices.constraints[].distinctAttribute",
+            "spec.devices.requests[].exactly.capacity",
+            "spec.devices.requests[].firstAvailable[].capacity",
+            f"{_RESULTS}.(shareID|consumedCapacity)",
+            "status.devices[].shareID",
+        ),
+    ),
+    GatedField(gate="DRADeviceBindingConditions", fields=(f"{_RESULTS}.(bindingConditions|bindingFailureConditions)",)),
+    GatedField(gate="DRAOptionalNodeOperations", fields=(f"{_RESULTS}.skipNodeOperations",)),
+)
+
 KIND: Final = BuiltinKind(
     resource="resourceclaims.resource.k8s.io",
     strategy=Strategy(
@@ -46,6 +95,10 @@ KIND: Final = BuiltinKind(
         validate=validation.claim,
         subresources=only_status(validation_status.claim_status, validation_status.forget_deallocated),
     ),
+    gated_fields={
+        "": below("spec", CLAIM_FIELDS),
+        "status": _STATUS,
+    },
     default_functions={
         f"resource.{version}.{name}": default_exact_device_request
         for version in ("v1", "v1beta2")

@@ -14,6 +14,7 @@ from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.resource.resourceslice import validation
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema.equality import same_json
+from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -45,6 +46,34 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
     return [name_of(obj), spec.get("nodeName") or "", spec.get("driver") or "", pool, age_of(obj, since)]
 
 
+_FIELDS: Final = (
+    GatedField(gate="DRADeviceCompatibilityGroups", fields=("spec.devices[].consumesCounters[].compatibilityGroups",)),
+    GatedField(gate="DRAOptionalNodeOperations", fields=("spec.skipNodeOperations",)),
+    GatedField(gate="DRAPartitionableDevicesType", fields=("spec.partitionTypeAttribute",)),
+    GatedField(gate="DRADeviceTaints", fields=("spec.devices[].taints",)),
+    GatedField(
+        gate="DRAPartitionableDevices",
+        fields=(
+            "spec.(sharedCounters|perDeviceNodeSelection)",
+            "spec.devices[].(consumesCounters|nodeName|nodeSelector|allNodes)",
+        ),
+    ),
+    GatedField(
+        gate="DRADeviceBindingConditions",
+        gates=("DRAResourceClaimDeviceStatus",),
+        fields=("spec.devices[].(bindingConditions|bindingFailureConditions|bindsToNode)",),
+    ),
+    GatedField(
+        gate="DRAConsumableCapacity",
+        fields=("spec.devices[].allowMultipleAllocations", "spec.devices[].capacity{}.requestPolicy"),
+    ),
+    GatedField(
+        gate="DRANodeAllocatableResources",
+        fields=("spec.devices[].(nodeAllocatableResourceMappings|nodeAllocatableResources)",),
+    ),
+    GatedField(gate="DRAListTypeAttributes", fields=("spec.devices[].attributes{}.(ints|bools|strings|versions)",)),
+)
+
 KIND: Final = BuiltinKind(
     resource="resourceslices.resource.k8s.io",
     strategy=Strategy(
@@ -60,6 +89,9 @@ KIND: Final = BuiltinKind(
         validate_update=validation.resource_slice_update,
         warnings=slice_warnings,
     ),
+    gated_fields={
+        "": _FIELDS,
+    },
     printer=Printer(
         (
             NAME,
