@@ -184,12 +184,15 @@ def table_rows(
     include_object: str = INCLUDE_METADATA,
     version: str = META_V1,
     served: Iterable[ReadOnlyObject] | None = None,
+    listed: bool = False,
     printer: Printer | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows of objects in the kind's list order. ``served`` has one for each of ``objects``."""
     printer = printer or printer_of(rt)
     since = ages_at(now)
     pairs = [(obj, None) for obj in objects] if served is None else list(zip(objects, served, strict=True))
+    if listed:
+        printer = printer.of_list([obj for obj, _ in pairs])
     if printer.order is not None:
         order = printer.order
         pairs.sort(key=lambda pair: order(pair[0]))
@@ -229,14 +232,23 @@ def table(
     version: str = META_V1,
     served: Iterable[ReadOnlyObject] | None = None,
     no_headers: bool = False,
+    listed: bool = False,
     printer: Printer | None = None,
 ) -> dict[str, Any]:
     """Return the Table of objects.
 
     ``list_metadata``: the list's resourceVersion, continue and remainingItemCount; for one object its resourceVersion.
+    ``listed``: the objects are a list, whose rows may depend on each other.
     ``printer``: for kinds that are no resources, such as Scale.
     """
     made = table_rows(
-        rt, objects, now=now, include_object=include_object, version=version, served=served, printer=printer
+        rt,
+        objects,
+        now=now,
+        include_object=include_object,
+        version=version,
+        served=served,
+        listed=listed,
+        printer=printer,
     )
     return table_of_rows(rt, made, list_metadata=list_metadata, version=version, no_headers=no_headers, printer=printer)

@@ -249,7 +249,12 @@ class EntryEncoder:
         return encode(shown, self.form.media_type, pretty=self.form.pretty, encode_json=self._encode_json)
 
     def _table_of(
-        self, objects: Sequence[tuple[Object, Object | None]], metadata: Object, *, no_headers: bool = False
+        self,
+        objects: Sequence[tuple[Object, Object | None]],
+        metadata: Object,
+        *,
+        no_headers: bool = False,
+        listed: bool = False,
     ) -> Object:
         """Return the Table of objects, each with its form in the request's version, if that differs."""
         return table(
@@ -261,6 +266,7 @@ class EntryEncoder:
             version=self._meta,
             served=[obj if served is None else served for obj, served in objects],
             no_headers=no_headers,
+            listed=listed,
         )
 
     # -- lists --------------------------------------------------------------------------------------------------------
@@ -376,13 +382,12 @@ class EntryEncoder:
         return await encode_all(entries, self._items, separator)
 
     async def _table_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
-        # Rows that are sorted by a field need the objects.
-        sorts, now = printer_of(self.rt).order is not None, self._now()
-        if self.form.media_type == JSON and self.form.pretty and not sorts and len(entries) > PART:
+        needs_list, now = printer_of(self.rt).needs_list, self._now()
+        if self.form.media_type == JSON and self.form.pretty and not needs_list and len(entries) > PART:
             frame, empty = self._table_of([], metadata), b'"rows": []'
             frame["rows"] = []
             return await self._pretty_list(entries, frame, empty, partial(self._pretty_row, since=ages_at(now)))
-        if not self._fills_rows or sorts:
+        if not self._fills_rows or needs_list:
             return await self._at_once(self._whole_table, entries, metadata)
 
         encode_rows = partial(encode_all, entries, self._rows, b",", filler(now))
@@ -391,7 +396,7 @@ class EntryEncoder:
         return self._table_around(rows, metadata, ending=b"\n")
 
     def _whole_table(self, entries: Sequence[Entry], metadata: Object) -> bytes:
-        return self._encoded(self._table_of([self._both(entry) for entry in entries], metadata))
+        return self._encoded(self._table_of([self._both(entry) for entry in entries], metadata, listed=True))
 
     def _pretty_row(self, entry: Entry, since: Since) -> bytes:
         obj, served = self._both(entry)

@@ -6,8 +6,8 @@ field is that field's description in the published OpenAPI schema. It is looked 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
@@ -48,6 +48,7 @@ class Printer:
 
     ``columns``: the column definitions.
     ``cells``: returns the cells of an object.
+    ``cells_of_list``: returns that function for the objects of a list, if the cells of one depend on the others.
     ``conditions``: returns the conditions of an object's row.
     ``order``: sort key of a list that is not sorted by name.
     ``null_when_empty``: an empty list has null rows instead of an empty list of rows.
@@ -57,10 +58,20 @@ class Printer:
     columns: tuple[Column, ...]
     cells: Cells
     conditions: Callable[[ReadOnlyObject], list[dict[str, Any]] | None] | None = None
+    cells_of_list: Callable[[Sequence[ReadOnlyObject]], Cells] | None = None
     order: Callable[[ReadOnlyObject], Any] | None = None
     null_when_empty: bool = False
     row_bytes: int = 0
     times: int = 1
+
+    @property
+    def needs_list(self) -> bool:
+        """True if the rows of a list depend on all its objects."""
+        return self.order is not None or self.cells_of_list is not None
+
+    def of_list(self, objects: Sequence[ReadOnlyObject]) -> Printer:
+        """Return the printer for the objects of a list."""
+        return self if self.cells_of_list is None else replace(self, cells=self.cells_of_list(objects))
 
 
 def field_description(field: str) -> str:

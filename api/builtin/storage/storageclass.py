@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import one_of_if_set, qualified_name, unique, wrong
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Cells, Printer, age_of, field_column, name_of
 from kubechronicle.api.builtin.common.scheduling import old_label_warnings
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required, too_long
 from kubechronicle.api.strategy.strategy import Check, Strategy
@@ -101,20 +102,36 @@ _DEFAULT_CLASS: Final = (
 )
 
 
-def marked_default(obj: ReadOnlyObject, annotations: Sequence[str]) -> str:
-    given = obj["metadata"].get("annotations") or {}
-    return f"{name_of(obj)} (default)" if any(given.get(key) == "true" for key in annotations) else name_of(obj)
-
-
-def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
+def _cells(obj: ReadOnlyObject, since: Since, *, default: str = "") -> list[Any]:
+    name = name_of(obj)
     return [
-        marked_default(obj, _DEFAULT_CLASS),
+        f"{name} (default)" if name == default else name,
         obj.get("provisioner") or "",
         obj.get("reclaimPolicy") or "Delete",
         obj.get("volumeBindingMode") or "Immediate",
         bool(obj.get("allowVolumeExpansion")),
         age_of(obj, since),
     ]
+
+
+def _default_of(classes: Sequence[ReadOnlyObject]) -> str:
+    """Return the name of the class that claims without one get: the newest of the marked ones; "" if there is none."""
+    marked = [each for each in classes if _is_marked(each)]
+    newest = max((_created(each) for each in marked), default="")
+    return min((name_of(each) for each in marked if _created(each) == newest), default="")
+
+
+def _is_marked(obj: ReadOnlyObject) -> bool:
+    given = obj["metadata"].get("annotations") or {}
+    return any(given.get(key) == "true" for key in _DEFAULT_CLASS)
+
+
+def _created(obj: ReadOnlyObject) -> str:
+    return obj["metadata"].get("creationTimestamp") or ""
+
+
+def _cells_of_list(classes: Sequence[ReadOnlyObject]) -> Cells:
+    return partial(_cells, default=_default_of(classes))
 
 
 _CLASS: Final = "storage.v1.StorageClass"
@@ -142,5 +159,6 @@ KIND: Final = BuiltinKind(
             AGE,
         ),
         _cells,
+        cells_of_list=_cells_of_list,
     ),
 )

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column
-from kubechronicle.api.builtin.storage.storageclass import check_parameters, check_provisioner, marked_default
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
+from kubechronicle.api.builtin.storage.storageclass import check_parameters, check_provisioner
 from kubechronicle.api.errors.field_errors import Cause, forbidden
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -31,11 +31,8 @@ def validate_attributes_class_update(new: Object, old: Object) -> list[Cause]:
     ]
 
 
-_DEFAULT_ATTRIBUTES_CLASS: Final = ("volumeattributesclass.alpha.kubernetes.io/is-default-class",)
-
-
 def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
-    return [marked_default(obj, _DEFAULT_ATTRIBUTES_CLASS), obj.get("driverName") or "", age_of(obj, since)]
+    return [name_of(obj), obj.get("driverName") or "", age_of(obj, since)]
 
 
 KIND: Final = BuiltinKind(

@@ -574,3 +574,26 @@ def test_tables_equal_recorded_answers_of_kube_apiserver(bodies: list[Any], answ
         for cell in made["rows"][0]["cells"]
     ]
     assert shown == answer["rows"][0]["cells"]
+
+
+def test_only_the_default_class_of_a_list_is_marked() -> None:
+    """The newest marked StorageClass of the list, the first by name of equally old ones. Alone, none is marked."""
+    marked = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    classes = [
+        {"metadata": {"name": name, "creationTimestamp": created, **marks}}
+        for name, created, marks in [
+            ("a", "2026-05-01T10:00:00Z", marked),
+            ("b", "2026-05-01T11:00:00Z", {}),
+            ("d", "2026-05-01T10:30:00Z", marked),
+            ("c", "2026-05-01T10:30:00Z", marked),
+        ]
+    ]
+    rt = resource("storageclasses", "storage.k8s.io")
+
+    def names(*shown: dict[str, Any], listed: bool) -> list[str]:
+        made = table(rt, shown, now=NOW, list_metadata={}, listed=listed)
+        return [row["cells"][0] for row in made["rows"]]
+
+    assert names(*classes, listed=True) == ["a", "b", "d", "c (default)"]
+    assert names(classes[0], listed=True) == ["a (default)"]
+    assert names(classes[0], listed=False) == ["a"]

@@ -16,11 +16,14 @@ from kubechronicle.api.values.objects import Object
 _QOS_RESOURCES: Final = ("cpu", "memory")
 
 
-def qos_class(spec: Object) -> str:
-    """Return Guaranteed, Burstable or BestEffort."""
-    pod_level = spec.get("resources")
-    if pod_level:
-        sources = [pod_level]
+def qos_class(spec: Object, *, empty_decide: bool = False) -> str:
+    """Return Guaranteed, Burstable or BestEffort. Resources of the pod as a whole decide, if they name any amount.
+
+    ``empty_decide``: they also do without an amount, as in Kubernetes before v1.37.
+    """
+    of_pod = spec.get("resources")
+    if of_pod is not None and (empty_decide or of_pod.get("requests") or of_pod.get("limits")):
+        sources = [of_pod]
     else:
         holders = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
         sources = [holder.get("resources") or {} for holder in holders]

@@ -1,4 +1,4 @@
-"""PodOptions: the choices of feature gates in a pod's spec that validation follows, also in templates.
+"""PodOptions: the choices of feature gates in a pod's spec that hooks follow, also in templates.
 
 While a gate is off, an object keeps what it uses already. Source: kube-apiserver's pkg/api/pod/util.go,
 ``GetValidationOptionsFromPodSpecAndMeta``.
@@ -26,6 +26,8 @@ GATES: Final = {
     "merged_selectors": "MatchLabelKeysInPodTopologySpreadSelectorMerge",
     "resources_of_suspended": "MutablePodResourcesForSuspendedJobs",
     "scheduling_of_suspended": "MutableSchedulingDirectivesForSuspendedJobs",
+    "amounts_decide": "PodLevelResourcesFixKubeletQOSClass",
+    "completed_resources": "PodLevelResourcesFixDefaulting",
 }
 """Option -> its gate."""
 
@@ -42,6 +44,8 @@ class PodOptions:
     ``merged_selectors``: matchLabelKeys of a spread constraint become a part of its selector (KEP-3243).
     ``resources_of_suspended``: the resources of a suspended Job's pods may change (KEP-5440).
     ``scheduling_of_suspended``: so may their scheduling after the Job has run; before, it always may.
+    ``amounts_decide``: a pod's own resources decide on its QoS class only if they name an amount (KEP-2837).
+    ``completed_resources``: these resources are completed after admission, by those of the containers.
     """
 
     comparing_tolerations: bool = False
@@ -52,6 +56,8 @@ class PodOptions:
     merged_selectors: bool = True
     resources_of_suspended: bool = True
     scheduling_of_suspended: bool = True
+    amounts_decide: bool = True
+    completed_resources: bool = True
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodOptions:
@@ -91,17 +97,20 @@ def _containers(spec: Object) -> list[Object]:
 USUAL: Final = PodOptions()
 
 
-# -- hooks of validation ----------------------------------------------------------------------------------------------
+# -- hooks ------------------------------------------------------------------------------------------------------------
 
 
 def follow_options(strategy: Strategy, options: PodOptions) -> Strategy:
-    """Return a strategy whose hooks check the pod's spec of its objects by these options."""
+    """Return a strategy whose hooks follow these options for the pod's spec of its objects."""
     if not strategy.pod_spec:
         return strategy
     path = strategy.pod_spec.split(".")
     check: Callable[..., list[Cause]] = strategy.validate
+    prepare: Callable[..., None] = strategy.prepare_create
     changed = strategy.validate_changed
     changes: dict[str, Any] = {}
+    if _takes_options(prepare):
+        changes["prepare_create"] = partial(prepare, options=options)
     if _takes_options(check):
         changes["validate"] = partial(check, options=options)
         changes["validate_changed"] = _changed(changed, path, options) if changed else _as_new(check, path, options)

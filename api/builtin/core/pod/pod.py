@@ -24,6 +24,7 @@ from kubechronicle.api.builtin.core.pod.defaults import (
     qos_class,
 )
 from kubechronicle.api.builtin.core.pod.gated_fields import POD_SPEC, POD_STATUS
+from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation import APP_ARMOR, app_armor_field, pod, pod_update
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.meta.encoding import copy_object
@@ -40,21 +41,17 @@ from kubechronicle.api.strategy.strategy import (
 from kubechronicle.api.values.objects import Object
 
 
-def prepare_new_pod(new: Object) -> None:
-    """Set the initial status, and expand label keys."""
-    _prepare_new_pod(new, spread=True)
+def prepare_new_pod(new: Object, *, options: PodOptions = USUAL) -> None:
+    """Set the initial status, complete the pod's own resources, and expand label keys.
 
-
-def prepare_new_pod_with_whole_selectors(new: Object) -> None:
-    """Set the initial status, and expand the label keys of affinities; the scheduler expands those of constraints."""
-    _prepare_new_pod(new, spread=False)
-
-
-def _prepare_new_pod(new: Object, *, spread: bool) -> None:
+    The scheduler expands those of spread constraints while ``merged_selectors`` is off.
+    """
     spec = new["spec"]
+    if options.completed_resources:
+        complete_pod_resources(spec)
     # A class that the client sent stays, as in Kubernetes' GetPodQOS.
     sent = (new.get("status") or {}).get("qosClass")
-    new["status"] = {"phase": "Pending", "qosClass": sent or qos_class(spec)}
+    new["status"] = {"phase": "Pending", "qosClass": sent or qos_class(spec, empty_decide=not options.amounts_decide)}
     if spec.get("schedulingGates"):
         new["status"]["conditions"] = [
             {
@@ -69,7 +66,7 @@ def _prepare_new_pod(new: Object, *, spread: bool) -> None:
 
     labels = new["metadata"].get("labels")
     if labels and ("affinity" in spec or "topologySpreadConstraints" in spec):
-        _expand_label_keys(spec, labels, spread=spread)
+        _expand_label_keys(spec, labels, spread=options.merged_selectors)
 
 
 _TERMS: Final = (
@@ -181,21 +178,16 @@ def restrict_to_resources(new: Object, old: Object) -> None:
 
 def restrict_to_completed_resources(new: Object, old: Object) -> None:
     """Keep all but resources and resize policies, and complete the resources of the pod as a whole."""
-    keep_pod_resources("", new, old)
+    keep_pod_resources(new, old)
     complete_pod_resources(new["spec"])
     restrict_to_resources(new, old)
 
 
-def keep_pod_resources(_: str, new: Object, old: Object | None) -> None:
-    """Complete the resources of a pod as a whole; keep them if a client that does not know them has dropped them."""
-    spec = new["spec"]
-    if old is None:
-        before = qos_class(spec)
-        complete_pod_resources(spec)
-        if new["status"].get("qosClass") == before:
-            new["status"]["qosClass"] = qos_class(spec)
-    elif spec.get("resources") is None and old["spec"].get("resources") is not None:
-        spec["resources"] = copy_object(old["spec"]["resources"])
+def keep_pod_resources(new: Object, old: Object) -> None:
+    """Keep the resources of a pod as a whole if a client that does not know them has dropped them."""
+    spec, held = new["spec"], old["spec"]
+    if spec.get("resources") is None and held.get("resources") is not None:
+        spec["resources"] = copy_object(held["resources"])
 
 
 _SUBRESOURCES: Final = {
@@ -222,10 +214,6 @@ KINDS: Final = (
         resource="pods",
         strategy=Strategy(
             pod_spec="spec",
-            without_gates={
-                name: {"prepare_create": prepare_new_pod_with_whole_selectors}
-                for name in ("MatchLabelKeysInPodTopologySpread", "MatchLabelKeysInPodTopologySpreadSelectorMerge")
-            },
             status_on_create=True,
             update_checks=(Check.METADATA_CHANGE, Check.METADATA, Check.CHANGE),
             generation=True,
@@ -239,7 +227,7 @@ KINDS: Final = (
             subresources=MappingProxyType(_SUBRESOURCES),
             with_gates={
                 "PodLevelResourcesFixDefaulting": {
-                    "prepare_as": keep_pod_resources,
+                    "prepare_update": keep_pod_resources,
                     "subresources": MappingProxyType({**_SUBRESOURCES, "resize": _COMPLETED}),
                 }
             },

@@ -24,7 +24,8 @@ def resize(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]
     if (held.get("os") or {}).get("name") == "windows":
         return [forbidden(NO_FIELD, "windows pods cannot be resized")]
     causes = metadata_and_spec(new, options)
-    if ((old.get("status") or {}).get("qosClass") or qos_class(held)) != qos_class(spec):
+    former, present = (qos_class(each, empty_decide=not options.amounts_decide) for each in (held, spec))
+    if ((old.get("status") or {}).get("qosClass") or former) != present:
         detail = "Pod QOS Class may not change as a result of resizing"
         causes.append(invalid_value("spec", (new.get("status") or {}).get("qosClass", ""), detail))
     for each in (old.get("status") or {}).get("containerStatuses") or ():

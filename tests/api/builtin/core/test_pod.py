@@ -8,6 +8,10 @@ import pytest
 from pipeline_writes import create
 from rejections import causes_of_change, rejection_causes, rejection_reasons
 
+from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import effective_version
+
 CONTAINER: dict[str, Any] = {"name": "c", "image": "i"}
 POD: dict[str, Any] = {"containers": [CONTAINER]}
 SIZED: dict[str, Any] = {"containers": [{**CONTAINER, "resources": {"requests": {"cpu": "1"}}}]}
@@ -483,3 +487,15 @@ def test_the_resources_of_a_pod_as_a_whole_are_completed() -> None:
     one_without = {"containers": [*spec["containers"], {"name": "d", "image": "i"}]}
     made = create("/v1/pods", {"spec": {**one_without, "resources": {"requests": {"cpu": "2"}}}})
     assert "limits" not in made["spec"]["resources"]
+
+
+def test_resources_without_an_amount_decide_on_the_class_before_v1_37() -> None:
+    def class_of(gates: FeatureGates) -> str:
+        requests = {"requests": {"cpu": "1"}}
+        pod = {"metadata": {}, "spec": {"resources": {}, "containers": [{"name": "c", "resources": requests}]}}
+        KindRules(gates).of("pods").prepare_create(pod)
+        return str(pod["status"]["qosClass"])
+
+    assert class_of(FeatureGates()) == "Burstable"
+    assert class_of(FeatureGates(given={"PodLevelResourcesFixKubeletQOSClass": False})) == "BestEffort"
+    assert class_of(FeatureGates(effective_version(["1.36"], []))) == "BestEffort"
