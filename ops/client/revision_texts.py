@@ -97,7 +97,7 @@ def user_of(revision: Mapping[str, Any]) -> str:
 
 
 def _program_and_origin(revision: Mapping[str, Any]) -> str:
-    """Return program, field manager and address: ``kubectl/v1.36.2, manager kubectl-set, from 10.0.0.7``."""
+    """Return program, field manager and address: ``kubectl/v1.37.2, manager kubectl-set, from 10.0.0.7``."""
     author = revision.get("who") or {}
     parts = [(author.get("userAgent") or "").partition(" ")[0]]
     if author.get("fieldManager"):

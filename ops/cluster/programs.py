@@ -142,7 +142,7 @@ def _is_new_enough(go: str) -> bool:
 
 def kubernetes_module(go: str, folder: Path, release: str = RELEASE) -> str:
     """Return a go.mod that requires k8s.io/kubernetes. It replaces libraries by its own folders, so a user must name
-    their versions: v0.36.3 of the release v1.36.3."""
+    their versions: v0.37.2 of the release v1.37.2."""
     staging = f"v0{release.removeprefix('v1')}"
     shown = _run([go, "mod", "download", "-json", f"k8s.io/kubernetes@{release}"], folder)
     text = (Path(json.loads(shown)["Dir"]) / "go.mod").read_text()

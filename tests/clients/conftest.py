@@ -89,10 +89,10 @@ def informers() -> Path:
     return BINARIES / "informers"
 
 
-@pytest.fixture(scope="session", params=["kubectl 1.36", "kubectl on PATH"])
+@pytest.fixture(scope="session", params=["kubectl of the served version", "kubectl on PATH"])
 def kubectl_binary(request: pytest.FixtureRequest) -> str:
     """The kubectl of the served API version, and the one installed on PATH."""
-    if request.param == "kubectl 1.36":
+    if request.param == "kubectl of the served version":
         prepare("kubectl")
         return str(BINARIES / "kubectl")
     path = shutil.which("kubectl", path=os.environ.get("PATH", os.defpath))
@@ -105,7 +105,7 @@ def kubectl_binary(request: pytest.FixtureRequest) -> str:
 def kubectl(kubectl_binary: str, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """kubectl with a namespace of its own. Tests remove the cluster-scoped objects they create."""
     api = server.api()
-    name = "kubectl-136" if str(BINARIES) in kubectl_binary else "kubectl-path"
+    name = "kubectl-served" if str(BINARIES) in kubectl_binary else "kubectl-path"
     api.namespace(name)
     yield Kubectl(kubectl_binary, server, tmp_path_factory.mktemp("kubectl-home"), name)
     api.close()

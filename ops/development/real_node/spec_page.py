@@ -11,13 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 
+from kubechronicle.api.kinds import RELEASE
 from kubechronicle.ops.development.real_node.node import KUBECTL
 from kubechronicle.ops.development.real_node.programs import BIN, CACHE
 from kubechronicle.ops.development.real_node.specs import Result, group_of, load
 
-HEAD = """# Conformance specs on a real node
+HEAD = f"""# Conformance specs on a real node
 
-The conformance specs of Kubernetes v1.36.3 (e2e.test) on one real node, with kubechronicle and, for the specs that
+The conformance specs of Kubernetes {RELEASE} (e2e.test) on one real node, with kubechronicle and, for the specs that
 failed there, with a real kube-apiserver on the same kind of node. `make test-node E2E=.` runs them.
 [conformance.md](conformance.md) gives the totals and the reasons of failures. `–` stands for a spec that was not run.
 Written by `python -m kubechronicle.ops.development.real_node.spec_page`.
