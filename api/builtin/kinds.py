@@ -10,14 +10,16 @@ same name in it. A few small kinds of one idea share a file, which SHARED names;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import Printer
 from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.builtin.core.pod.gated_fields import POD_SPEC
+from kubechronicle.api.kinds import reading
+from kubechronicle.api.registry.lives import LEGACY
 from kubechronicle.api.registry.resources import GROUPS, OWN_GROUPS, STORED_AS
 from kubechronicle.api.strategy.gated_fields import GatedField, Table, below
 from kubechronicle.api.strategy.strategy import Strategy
@@ -93,14 +95,34 @@ PRINTERS: Final[Mapping[str, Printer]] = {kind.resource: kind.printer for kind i
 """Storage resource -> printer. Other kinds are shown by name and creation time, as in Kubernetes: LimitRange, Role,
 ClusterRole, CustomResourceDefinition and CSIStorageCapacity."""
 
-DEFAULT_VALUES: Final[Mapping[str, Mapping[str, Any]]] = {
-    name: values for kind in KINDS for name, values in kind.default_values.items()
-}
+_Rule = TypeVar("_Rule")
+
+
+def _in_older_versions(tables: Iterable[Mapping[str, _Rule]]) -> Mapping[str, _Rule]:
+    """Return the rules of all tables by definition. A type of an older version that has the fields of the newest one,
+    and no rule of its own, has that rule, too."""
+    found = {name: rule for table in tables for name, rule in table.items()}
+    facts = reading.release()
+    for group, (newest, *older) in GROUPS.items():
+        label = group.partition(".")[0]
+        for version in (*older, *(version for name, version in LEGACY if name == group)):
+            for kind, declared in facts.packages[f"{label}.{version}"].types.items():
+                rule = found.get(f"{label}.{newest}.{kind}")
+                if rule is not None and _alike(declared, facts.declared(f"{label}.{newest}.{kind}")):
+                    found.setdefault(declared.full_name, rule)
+    return found
+
+
+def _alike(one: reading.Declared, other: reading.Declared) -> bool:
+    return one.members.keys() == other.members.keys()
+
+
+DEFAULT_VALUES: Final[Mapping[str, Mapping[str, Any]]] = _in_older_versions(kind.default_values for kind in KINDS)
 """Definition -> field -> constant default."""
 
-DEFAULT_FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = {
-    name: function for kind in KINDS for name, function in kind.default_functions.items()
-}
+DEFAULT_FUNCTIONS: Final[Mapping[str, Callable[[Object], None]]] = _in_older_versions(
+    kind.default_functions for kind in KINDS
+)
 """Definition -> function that sets the fields which depend on other fields."""
 
 RESOURCE_LISTS: Final[Mapping[str, Sequence[str]]] = {

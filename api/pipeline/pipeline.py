@@ -287,7 +287,7 @@ def finish_update(
         new,
         strategy,
         ctx.empties,
-        lambda: validation.validate_update(rt, strategy, rules.declared, ctx.subresource, new, old, known),
+        lambda: validation.validate_update(rt, strategy, rules.declared, ctx.subresource, new, old, known, ctx.now),
     )
     if causes:
         raise status.invalid(rt.stored_group, rt.kind, meta.get("name", ""), causes)

@@ -48,8 +48,9 @@ def validate_update(
     new: Object,
     old: Object,
     known: Sequence[Cause] = (),
+    now: str = "",
 ) -> list[Cause]:
-    """Return the problems of a change, of the object or through a subresource.
+    """Return the problems of a change at the time ``now``, of the object or through a subresource.
 
     ``known``: problems that were found before those of the kind's rules.
     """
@@ -72,6 +73,7 @@ def validate_update(
             causes += strategy.validate(new) if changed is None else changed(new, old)
         elif below is None or rt.api_version not in below.lenient_in:
             causes += change(new, old)
+            causes += () if below is None or below.validate_now is None else below.validate_now(new, old, now)
     if below is None:
         causes += strategy.validate_as(rt.api_version, new, old)
     causes += _declared(rt, strategy, declared, subresource, new, old)

@@ -56,7 +56,7 @@ class ResourceType:
     ``message``, ``definition``: protobuf message and OpenAPI definition, empty for custom resources without them.
     ``introduced``: the release of Kubernetes that introduced it, None if that is not known.
     ``deprecated``, ``warning``: a deprecated version, and the warning for each of its requests.
-    ``removed_release``: the Kubernetes release without it ("1.25").
+    ``removed``: the release of Kubernetes that is without it, if there is one.
     ``printer_columns``, ``selectable_fields``, ``custom``: of a CustomResourceDefinition's version; ``custom`` is that
     version itself.
     """
@@ -81,7 +81,7 @@ class ResourceType:
     introduced: Release | None = None
     deprecated: bool = False
     warning: str = ""
-    removed_release: str = ""
+    removed: Release | None = None
     printer_columns: tuple[Mapping[str, Any], ...] = ()
     selectable_fields: tuple[str, ...] = ()
     custom: Any = None
@@ -394,7 +394,7 @@ def _resource_type(group: str, version: str, row: table.Row, *, preferred: str) 
         introduced=life.introduced,
         deprecated=bool(life.warning),
         warning=life.warning,
-        removed_release=str(life.removed or ""),
+        removed=life.removed,
     )
 
 

@@ -134,6 +134,15 @@ _DEVICES = (
     _spaced("resourceclaimtemplates", "ResourceClaimTemplate"),
     _cluster("resourceslices", "ResourceSlice"),
 )
+_DEVICES_OF_V1BETA1 = tuple(row for row in _DEVICES if row is not _TAINT_RULES)
+_MUTATING_POLICIES = (
+    _cluster("mutatingadmissionpolicies", "MutatingAdmissionPolicy", categories=EXTENSIONS),
+    _cluster("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", categories=EXTENSIONS),
+)
+_CANDIDATES = (_spaced("leasecandidates", "LeaseCandidate"),)
+_IP_ADDRESSES = _cluster("ipaddresses", "IPAddress", short=("ip",))
+_SERVICE_CIDRS = _cluster("servicecidrs", "ServiceCIDR", STATUS)
+_ATTRIBUTES = _cluster("volumeattributesclasses", "VolumeAttributesClass", short=("vac",))
 _MIGRATIONS = (_cluster("storageversionmigrations", "StorageVersionMigration", STATUS),)
 _HPA = _spaced("horizontalpodautoscalers", "HorizontalPodAutoscaler", STATUS, short=("hpa",), categories=ALL)
 
@@ -183,15 +192,17 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
             *_CERTIFICATES,
         ),
         "v1beta1": _CERTIFICATES,
+        "v1alpha1": _CERTIFICATES[:1],
     },
     "networking.k8s.io": {
         "v1": (
             _cluster("ingressclasses", "IngressClass"),
             _spaced("ingresses", "Ingress", STATUS, short=("ing",)),
-            _cluster("ipaddresses", "IPAddress", short=("ip",)),
+            _IP_ADDRESSES,
             _spaced("networkpolicies", "NetworkPolicy", short=("netpol",)),
-            _cluster("servicecidrs", "ServiceCIDR", STATUS),
-        )
+            _SERVICE_CIDRS,
+        ),
+        "v1beta1": (_IP_ADDRESSES, _SERVICE_CIDRS),
     },
     "policy": {"v1": (_spaced("poddisruptionbudgets", "PodDisruptionBudget", STATUS, short=("pdb",)),)},
     "rbac.authorization.k8s.io": {
@@ -209,18 +220,20 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
             _spaced("csistoragecapacities", "CSIStorageCapacity"),
             _cluster("storageclasses", "StorageClass", short=("sc",)),
             _cluster("volumeattachments", "VolumeAttachment", STATUS),
-            _cluster("volumeattributesclasses", "VolumeAttributesClass", short=("vac",)),
-        )
+            _ATTRIBUTES,
+        ),
+        "v1beta1": (_ATTRIBUTES,),
     },
     "admissionregistration.k8s.io": {
         "v1": (
-            _cluster("mutatingadmissionpolicies", "MutatingAdmissionPolicy", categories=EXTENSIONS),
-            _cluster("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", categories=EXTENSIONS),
+            *_MUTATING_POLICIES,
             _cluster("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", categories=EXTENSIONS),
             _cluster("validatingadmissionpolicies", "ValidatingAdmissionPolicy", STATUS, categories=EXTENSIONS),
             _cluster("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", categories=EXTENSIONS),
             _cluster("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", categories=EXTENSIONS),
-        )
+        ),
+        "v1beta1": _MUTATING_POLICIES,
+        "v1alpha1": _MUTATING_POLICIES,
     },
     "apiextensions.k8s.io": {
         "v1": (
@@ -234,12 +247,13 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
         )
     },
     "scheduling.k8s.io": {"v1": (_cluster("priorityclasses", "PriorityClass", short=("pc",)),)},
-    "coordination.k8s.io": {"v1": (_spaced("leases", "Lease"),)},
+    "coordination.k8s.io": {"v1": (_spaced("leases", "Lease"),), "v1beta1": _CANDIDATES, "v1alpha2": _CANDIDATES},
     "node.k8s.io": {"v1": (_cluster("runtimeclasses", "RuntimeClass"),)},
     "discovery.k8s.io": {"v1": (_spaced("endpointslices", "EndpointSlice"),)},
     "resource.k8s.io": {
         "v1": _DEVICES,
         "v1beta2": _DEVICES,
+        "v1beta1": _DEVICES_OF_V1BETA1,
         "v1alpha3": (
             _TAINT_RULES,
             _cluster("resourcepoolstatusrequests", "ResourcePoolStatusRequest", STATUS),
@@ -251,7 +265,14 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
             _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", STATUS),
         )
     },
+    "internal.apiserver.k8s.io": {"v1alpha1": (_cluster("storageversions", "StorageVersion", STATUS),)},
     "storagemigration.k8s.io": {"v1": _MIGRATIONS, "v1beta1": _MIGRATIONS},
+    "lifecycle.k8s.io": {
+        "v1alpha1": (
+            _spaced("evictionrequests", "EvictionRequest", STATUS),
+            _spaced("evictions", "Eviction", STATUS),
+        )
+    },
 }
 
 READ_WATCH: Final = ("get", "list", "watch")
@@ -282,6 +303,7 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     # In the newest version that a server of the minor before has, too: both work on one database (KEP-4330).
     ("certificates.k8s.io", "clustertrustbundles"): ("certificates.k8s.io", "v1beta1"),
     ("certificates.k8s.io", "podcertificaterequests"): ("certificates.k8s.io", "v1beta1"),
+    ("coordination.k8s.io", "leasecandidates"): ("coordination.k8s.io", "v1beta1"),
     ("resource.k8s.io", "devicetaintrules"): ("resource.k8s.io", "v1beta2"),
     ("resource.k8s.io", "resourcepoolstatusrequests"): ("resource.k8s.io", "v1alpha3"),
     ("storagemigration.k8s.io", "storageversionmigrations"): ("storagemigration.k8s.io", "v1beta1"),
@@ -291,6 +313,8 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 GATES: Final[Mapping[tuple[str, str], str]] = {
     ("certificates.k8s.io", "clustertrustbundles"): "ClusterTrustBundle",
     ("certificates.k8s.io", "podcertificaterequests"): "PodCertificateRequest",
+    ("lifecycle.k8s.io", "evictionrequests"): "EvictionRequestAPI",
+    ("lifecycle.k8s.io", "evictions"): "EvictionRequestAPI",
     ("storagemigration.k8s.io", "storageversionmigrations"): "StorageVersionMigrator",
 }
 """(group, plural) -> the feature gate without which no version of it is served."""

@@ -4,7 +4,7 @@ Texts, precedence and rejections are kube-apiserver's (apiserver pkg/server/reso
 that does not exist is rejected as well. In any order of the text, later rules of this list win over earlier ones:
 
     1. by default, present versions are served; removed ones (lives.py), alphas and betas are not
-    2. api/all, then api/ga, api/beta, api/alpha     all versions of that kind
+    2. api/all, then api/ga, api/beta, api/alpha     all versions of that kind that the emulated version has not removed
     3. GROUP/VERSION (v1 for the core group)         one version
     4. GROUP/VERSION/RESOURCE                        one resource of it, in a served or unserved version
     5. a type that is newer than the emulated version is not served, unless one of the two settings of emulation says so
@@ -70,6 +70,10 @@ class Emulation:
         """The emulated version."""
         return PROGRAM if self.gates is None else self.gates.versions.emulation
 
+    def has_removed(self, rt: ResourceType) -> bool:
+        """Return whether the version is without this type: only a rule that names it serves it."""
+        return rt.removed is not None and rt.removed <= self.release
+
     def has(self, rt: ResourceType) -> bool:
         """Return whether the gate of a type is on, or it has none."""
         gate = GATES.get((rt.group, rt.plural))
@@ -88,7 +92,7 @@ def registry_for(pairs: Mapping[str, str], emulation: Emulation = Emulation()) -
         if key in pairs:
             if pairs[key] not in ("true", "false"):
                 raise ValueError(f"invalid value {key}={pairs[key]}")
-            found = {rt for rt in known if pattern.fullmatch(rt.version)}
+            found = {rt for rt in known if pattern.fullmatch(rt.version) and not emulation.has_removed(rt)}
             served = served | found if pairs[key] == "true" else served - found
     for length in (2, 3):
         for key, value in pairs.items():

@@ -157,7 +157,7 @@ VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
     ("certificates.k8s.io", "v1", "CertificateSigningRequest"): _vocabulary(NAME, "spec.signerName"),
     **{
         ("certificates.k8s.io", version, kind): _vocabulary(NAME, "spec.signerName", *more)
-        for version in ("v1", "v1beta1")
+        for version in ("v1", "v1beta1", "v1alpha1")
         for kind, more in (("ClusterTrustBundle", ()), ("PodCertificateRequest", ("spec.podName", "spec.nodeName")))
     },
     **{
@@ -168,7 +168,7 @@ VOCABULARIES: Final[Mapping[tuple[str, str, str], Vocabulary]] = {
             "spec.pool.name",
             refusal=f"field label not supported for resource.k8s.io/{version}, Kind=ResourceSlice: %s",
         )
-        for version in ("v1", "v1beta2")
+        for version in ("v1", "v1beta2", "v1beta1")
     },
     ("history.kubechronicle.dev", "v1", "Revision"): _REVISION,
     ("history.kubechronicle.dev", "v1", "ClusterRevision"): _REVISION,

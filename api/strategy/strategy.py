@@ -37,6 +37,8 @@ PrepareCreate = Callable[[Object], None]
 PrepareUpdate = Callable[[Object, Object], None]
 Validate = Callable[[Object], list[Cause]]
 ValidateUpdate = Callable[[Object, Object], list[Cause]]
+ValidateNow = Callable[[Object, Object, str], list[Cause]]
+"""(new, old, time of the write) -> the problems of a change."""
 Warnings = Callable[[Object, Object | None], Sequence[str]]
 """(new, stored or None for a creation) -> texts for the answer's Warning headers."""
 
@@ -66,6 +68,7 @@ class SubresourceStrategy:
     ``reset``: the fields that no manager can own through this endpoint.
     ``lenient_in``: API versions older than the rules; ``validate_update`` does not apply to them.
     ``checks``: the checks of an update, in their order. CHANGE is this ``validate_update``.
+    ``validate_now``: more of CHANGE, for rules that need the time.
     """
 
     prepare: PrepareUpdate
@@ -75,6 +78,7 @@ class SubresourceStrategy:
     warnings: Warnings | None = None
     lenient_in: tuple[str, ...] = ()
     checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE)
+    validate_now: ValidateNow | None = None
 
 
 _NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({})
@@ -195,6 +199,7 @@ def status_update(
     warnings: Warnings | None = None,
     lenient_in: tuple[str, ...] = (),
     checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE),
+    validate_now: ValidateNow | None = None,
 ) -> SubresourceStrategy:
     """Return the usual strategy of a status subresource: the fields ``kept`` (and of ``metadata``) never change."""
     fields = kept or ("spec",)
@@ -215,4 +220,5 @@ def status_update(
         warnings=warnings,
         lenient_in=lenient_in,
         checks=checks,
+        validate_now=validate_now,
     )

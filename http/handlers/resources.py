@@ -72,11 +72,11 @@ def _warn(backend: Backend, context: Context, rt: ResourceType) -> None:
         context.warnings.append(rt.warning)
     if rt.deprecated:
         deprecated = (rt.group, rt.version, rt.plural, context.info.subresource)
-        backend.metrics.requested_deprecated(*deprecated, rt.removed_release)
+        backend.metrics.requested_deprecated(*deprecated, str(rt.removed or ""))
         if context.audit is not None:  # only at the end, as in kube-apiserver: a watch begins without them
             context.audit.annotate_late("k8s.io/deprecated", "true")
-            if rt.removed_release:
-                context.audit.annotate_late("k8s.io/removed-release", rt.removed_release)
+            if rt.removed:
+                context.audit.annotate_late("k8s.io/removed-release", str(rt.removed))
 
 
 async def handle(backend: Backend, request: Request, context: Context) -> Response:

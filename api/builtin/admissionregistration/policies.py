@@ -389,6 +389,7 @@ KINDS: Final = (
     BuiltinKind(
         resource="mutatingadmissionpolicybindings.admissionregistration.k8s.io",
         strategy=_policy_strategy(validate_mutating_binding),
+        default_values={"admissionregistration.v1alpha1.ParamRef": {"parameterNotFoundAction": "Deny"}},
         printer=_BINDING_PRINTER,
     ),
 )

@@ -29,7 +29,6 @@ from kubechronicle.api.builtin.common.printer import (
     name_of,
     wide_field,
 )
-from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
 from kubechronicle.api.builtin.core.podtemplate import same_generation
@@ -238,10 +237,7 @@ KIND: Final = BuiltinKind(
     gated_fields={
         "": (GatedField(gate="WorkloadWithJob", since=37, fields=("spec.jobTemplate.spec.scheduling",)),),
     },
-    default_values={
-        "batch.v1.CronJobSpec": _SPEC,
-        "batch.v1beta1.CronJobSpec": _SPEC,
-    },
+    default_values={"batch.v1.CronJobSpec": _SPEC},
     printer=Printer(
         (
             NAME,
@@ -257,5 +253,4 @@ KIND: Final = BuiltinKind(
         ),
         _cells,
     ),
-    converters=same_fields("CronJob", "batch"),
 )

@@ -10,7 +10,6 @@ from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import immutable
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import NAME, Printer, field_column, name_of
-from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, too_long
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
@@ -82,5 +81,4 @@ KIND: Final = BuiltinKind(
         validate_update=_signer_stays,
     ),
     printer=Printer((NAME, field_column("SignerName", "certificates.v1.ClusterTrustBundleSpec.signerName")), _cells),
-    converters=same_fields("ClusterTrustBundle", "certificates.k8s.io"),
 )

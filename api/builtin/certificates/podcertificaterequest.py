@@ -18,7 +18,6 @@ from kubechronicle.api.builtin.common.cell_text import Since, is_true
 from kubechronicle.api.builtin.common.checks import conditions, wrong
 from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import NAME, Column, Printer, at, field_column, name_of
-from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.errors.field_errors import (
     Cause,
     invalid_value,
@@ -302,5 +301,4 @@ KIND: Final = BuiltinKind(
         ),
         _cells,
     ),
-    converters=same_fields("PodCertificateRequest", "certificates.k8s.io"),
 )

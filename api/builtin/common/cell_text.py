@@ -12,7 +12,9 @@ from typing import Any, Final
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
 
 Since = Callable[[str | None], str]
-"""Function from a timestamp (RFC 3339 or None) to its age as text."""
+"""Function from a timestamp (RFC 3339 or None) to its age as text; behind AROUND, to "5m ago" or "in 5m"."""
+AROUND: Final = "~"
+"""The beginning of a timestamp that may be still to come."""
 
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -72,8 +74,14 @@ def ages_at(now: datetime) -> Since:
             return "<unknown>"
         age = known.get(text)
         if age is None:
-            moment = timestamp(text)
-            age = "<invalid>" if moment is None else human_duration((now - moment).total_seconds())
+            moment = timestamp(text.removeprefix(AROUND))
+            if moment is None:
+                age = "<invalid>"
+            elif text[0] != AROUND:
+                age = human_duration((now - moment).total_seconds())
+            else:
+                span = human_duration(abs(now - moment).total_seconds())
+                age = f"in {span}" if moment > now else f"{span} ago"
             if len(known) < _KEPT_AGES:
                 known[text] = age
         return age

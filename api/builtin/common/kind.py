@@ -20,6 +20,7 @@ from kubechronicle.api.strategy.strategy import (
     PrepareUpdate,
     Strategy,
     SubresourceStrategy,
+    ValidateNow,
     ValidateUpdate,
     status_update,
 )
@@ -32,6 +33,7 @@ def only_status(
     validate_update: ValidateUpdate = lambda new, old: [],
     prepare: PrepareUpdate | None = None,
     checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE),
+    validate_now: ValidateNow | None = None,
 ) -> Mapping[str, SubresourceStrategy]:
     """Return a status subresource that keeps spec and metadata (apimachinery's ResetObjectMetaForStatus)."""
     update = status_update(
@@ -41,6 +43,7 @@ def only_status(
         validate_update=validate_update,
         reset=(("metadata",), ("spec",)),
         checks=checks,
+        validate_now=validate_now,
     )
     return MappingProxyType({"status": update})
 

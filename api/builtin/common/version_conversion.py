@@ -12,7 +12,6 @@ back changes no field that it does not know:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -40,8 +39,8 @@ def typed(obj: Object, api_version: str, definition: str) -> Object:
     return result
 
 
-def _renaming(api_version: str, definition: str) -> Converter:
-    """Return a converter between versions that have the same fields."""
+def renaming(api_version: str, definition: str) -> Converter:
+    """Return a converter to a version that has the same fields. A field that it lacks is lost."""
     return lambda obj: typed(copy_object(obj), api_version, definition)
 
 
@@ -159,17 +158,3 @@ def lossless_pair(
     """Return lossless converters between the stored version and a legacy one, by (kind, from, to)."""
     down, up = lossless(down, up, definition)
     return {(kind, present, past): down, (kind, past, present): up}
-
-
-def same_fields(kind: str, group: str, *versions: str) -> Mapping[tuple[str, str, str], Converter]:
-    """Return converters between versions of a kind that have the same fields, by (kind, from, to). A field that only
-    one of them has is lost.
-
-    ``versions``: v1 and v1beta1 if there are none.
-    """
-    names = {each: f"{group}/{each}" for each in versions or ("v1", "v1beta1")}
-    definitions = {each: f"io.k8s.api.{group.partition('.')[0]}.{each}.{kind}" for each in names}
-    return {
-        (kind, names[here], names[there]): _renaming(names[there], definitions[there])
-        for here, there in itertools.permutations(names, 2)
-    }

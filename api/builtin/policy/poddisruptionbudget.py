@@ -21,7 +21,7 @@ from kubechronicle.api.builtin.common.checks import (
 from kubechronicle.api.builtin.common.go_shapes import selector
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
-from kubechronicle.api.builtin.common.version_conversion import lossless_pair, same_fields, typed
+from kubechronicle.api.builtin.common.version_conversion import lossless_pair, renaming, typed
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
@@ -169,7 +169,10 @@ KIND: Final = BuiltinKind(
             }
         ),
     ),
-    default_functions={"policy.v1.PodDisruptionBudget": default_disruption_budget},
+    default_functions={
+        "policy.v1.PodDisruptionBudget": default_disruption_budget,
+        "policy.v1beta1.PodDisruptionBudget": lambda obj: None,
+    },
     printer=Printer(
         (
             NAME,
@@ -188,6 +191,6 @@ KIND: Final = BuiltinKind(
         **lossless_pair(
             "PodDisruptionBudget", "policy/v1", "policy/v1beta1", PDB_V1, _budget_to_v1beta1, _budget_to_v1
         ),
-        **same_fields("Eviction", "policy"),
+        ("Eviction", "policy/v1beta1", "policy/v1"): renaming("policy/v1", "io.k8s.api.policy.v1.Eviction"),
     },
 )

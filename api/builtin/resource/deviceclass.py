@@ -9,7 +9,6 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, aged
-from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.resource.devices import (
     MAX_CONFIGS,
     MAX_SELECTORS,
@@ -45,5 +44,4 @@ KIND: Final = BuiltinKind(
         "": (GatedField(gate="DRAExtendedResource", fields=("spec.extendedResourceName",)),),
     },
     printer=Printer((NAME, AGE), aged),
-    converters=same_fields("DeviceClass", "resource.k8s.io", "v1", "v1beta2"),
 )

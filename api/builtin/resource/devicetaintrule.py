@@ -11,7 +11,6 @@ from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import conditions, dns_label
 from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
-from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
 from kubechronicle.api.builtin.resource.devices import pool_name
 from kubechronicle.api.builtin.resource.resourceslice.validation import taint as valid_taint
@@ -80,5 +79,4 @@ KIND: Final = BuiltinKind(
         ),
         _cells,
     ),
-    converters=same_fields("DeviceTaintRule", GROUP, "v1", "v1beta2", "v1alpha3"),
 )

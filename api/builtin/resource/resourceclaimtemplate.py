@@ -9,7 +9,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, aged
-from kubechronicle.api.builtin.common.version_conversion import same_fields
+from kubechronicle.api.builtin.resource import v1beta1
 from kubechronicle.api.builtin.resource.resourceclaim import validation
 from kubechronicle.api.builtin.resource.resourceclaim.resourceclaim import CLAIM_FIELDS
 from kubechronicle.api.strategy.gated_fields import below
@@ -29,5 +29,9 @@ KIND: Final = BuiltinKind(
         "": below("spec.spec", CLAIM_FIELDS),
     },
     printer=Printer((NAME, AGE), aged),
-    converters=same_fields("ResourceClaimTemplate", "resource.k8s.io", "v1", "v1beta2"),
+    converters=v1beta1.pair(
+        "ResourceClaimTemplate",
+        lambda spec: v1beta1.claim_to_v1beta1(spec["spec"]),
+        lambda spec: v1beta1.claim_to_v1(spec["spec"]),
+    ),
 )

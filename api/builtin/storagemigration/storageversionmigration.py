@@ -12,7 +12,6 @@ from kubechronicle.api.builtin.common.cell_text import Since, is_true
 from kubechronicle.api.builtin.common.checks import conditions, dns_subdomain
 from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import Column, Printer, at, name_of
-from kubechronicle.api.builtin.common.version_conversion import same_fields
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.schema.equality import same_json
@@ -97,5 +96,4 @@ KIND: Final = BuiltinKind(
         ),
         _cells,
     ),
-    converters=same_fields("StorageVersionMigration", "storagemigration.k8s.io"),
 )

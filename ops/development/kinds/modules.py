@@ -40,7 +40,9 @@ OTHERS: Final = (
 )
 """The packages beside the group versions of k8s.io/api."""
 
-INTERNAL: Final = ("batch", "certificates", "core", "flowcontrol", "networking", "rbac", "resource", "storage")
+INTERNAL: Final = (
+    *("batch", "certificates", "core", "flowcontrol", "lifecycle", "networking", "rbac", "resource", "storage"),
+)
 """The groups whose internal types messages print (k8s.io/kubernetes ``pkg/apis``)."""
 
 FORMER: Final = {"v0.25.16": (f"{API}/autoscaling/v2beta1", f"{API}/autoscaling/v2beta2")}
@@ -64,9 +66,9 @@ def packages(release: str) -> list[Package]:
             former = _facts({**folders, API: folder(API, version)}, {**versions, API: version}, missing)
             # The release does not know these versions, so its scheme has no options of theirs.
             found += [{**package, "options": False} for package in former]
-    internal = [f"{KUBERNETES}/pkg/apis/{group}" for group in INTERNAL]
-    versions[KUBERNETES] = release
-    found += _facts({**folders, KUBERNETES: folder(KUBERNETES, release)}, versions, internal)
+    folders[KUBERNETES], versions[KUBERNETES] = folder(KUBERNETES, release), release
+    groups = [each for each in INTERNAL if (folders[KUBERNETES] / "pkg" / "apis" / each).is_dir()]
+    found += _facts(folders, versions, [f"{KUBERNETES}/pkg/apis/{each}" for each in groups])
     return sorted(found, key=lambda each: str(each["path"]))
 
 

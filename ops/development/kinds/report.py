@@ -31,6 +31,9 @@ NO_RESOURCES: Final[Mapping[str, str]] = {
 }
 """Kinds that are no resources, and what they are."""
 
+NEVER_SERVED: Final = frozenset({("node.k8s.io", "v1alpha1"), ("rbac.authorization.k8s.io", "v1alpha1")})
+"""Versions that kube-apiserver has types for, and serves no more. Their types do not say when they were removed."""
+
 _STABLE: Final = re.compile(r"v\d+")
 
 
@@ -44,7 +47,9 @@ def unserved(minor: str, *, stable: bool = False) -> Iterator[str]:
         removed = declared.marks.get("removed")
         if removed is not None and Release(*map(int, removed.split("."))) <= now:
             continue
-        if group in NEVER_RESOURCES or declared.full_name in NO_RESOURCES or kind.endswith(("Options", "List")):
+        if group in NEVER_RESOURCES or (group, version) in NEVER_SERVED:
+            continue
+        if declared.full_name in NO_RESOURCES or kind.endswith(("Options", "List")):
             continue
         if declared.package.name == "meta.v1" or (stable and not _STABLE.fullmatch(version)):
             continue

@@ -13,8 +13,20 @@ from kubechronicle.api.registry.registry import Registry, builtin_registry, know
 from kubechronicle.api.registry.runtime_config import Emulation, parse, registry_for
 
 TODAY = {rt.api_version for rt in builtin_registry()}
-ALPHA = {"resource.k8s.io/v1alpha3"}
-BETA = {"certificates.k8s.io/v1beta1", "resource.k8s.io/v1beta2", "storagemigration.k8s.io/v1beta1"}
+ALPHA = {
+    "admissionregistration.k8s.io/v1alpha1",
+    "coordination.k8s.io/v1alpha2",
+    "internal.apiserver.k8s.io/v1alpha1",
+    "resource.k8s.io/v1alpha3",
+}
+BETA = {
+    "admissionregistration.k8s.io/v1beta1",
+    "certificates.k8s.io/v1beta1",
+    "coordination.k8s.io/v1beta1",
+    "resource.k8s.io/v1beta1",
+    "resource.k8s.io/v1beta2",
+    "storagemigration.k8s.io/v1beta1",
+}
 PAST = {"autoscaling/v2beta1", "autoscaling/v2beta2", "batch/v1beta1", "policy/v1beta1", "discovery.k8s.io/v1beta1"}
 
 
@@ -40,19 +52,20 @@ def test_pairs(text: str, pairs: dict[str, str]) -> None:
     ("text", "added", "removed"),
     [
         ("", set(), set()),
-        ("api/all=true", PAST | BETA | ALPHA, set()),
-        ("api/beta=true", PAST | BETA, set()),
+        ("api/all=true", BETA | ALPHA, set()),
+        ("api/beta=true", BETA, set()),
         ("api/alpha=true", ALPHA, set()),
         ("api/ga=true", set(), set()),
         ("api/ga=false,batch/v1beta1=true", {"batch/v1beta1"}, TODAY),
         ("api/all=false,v1=true", set(), TODAY - {"v1"}),
-        ("api/all=false,api/beta=true", PAST | BETA, TODAY),
+        ("api/all=false,api/beta=true", BETA, TODAY),
         ("batch/v1beta1=true", {"batch/v1beta1"}, set()),
         ("batch/v1beta1", {"batch/v1beta1"}, set()),
         ("batch/v1beta1=1,policy/v1beta1=T", {"batch/v1beta1", "policy/v1beta1"}, set()),
         ("batch/v1=false", set(), {"batch/v1"}),
         ("batch/v1=0,apps/v1=F", set(), {"batch/v1", "apps/v1"}),
-        ("api/beta=true,policy/v1beta1=false", (PAST | BETA) - {"policy/v1beta1"}, set()),
+        ("api/beta=true,coordination.k8s.io/v1beta1=false", BETA - {"coordination.k8s.io/v1beta1"}, set()),
+        (",".join(f"{version}=true" for version in sorted(PAST)), PAST, set()),
         ("/v1=false", set(), {"v1"}),
         ("api/v1=false", set(), {"v1"}),
         ("autoscaling/v2=false", set(), {"autoscaling/v2"}),
@@ -89,7 +102,6 @@ def test_resources_come_last() -> None:
         ("nope/v1=true", "unknown api groups nope"),
         ("pods=true", "group version pods that has not been registered"),
         ("batch/v2=true", "group version batch/v2 that has not been registered"),
-        ("resource.k8s.io/v1beta1=true", "group version resource.k8s.io/v1beta1 that has not been registered"),
         ("v1=maybe", 'invalid value of v1: maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax'),
         ("a/b/c/d=true", "invalid key a/b/c/d"),
         ("=true", "invalid key "),
@@ -122,7 +134,7 @@ def test_what_is_not_served_is_known() -> None:
 
 
 def test_versions_of_the_past_come_last() -> None:
-    registry = registry_for(parse("api/beta=true"))
+    registry = registry_for(parse("autoscaling/v2beta2=true,autoscaling/v2beta1=true,policy/v1beta1=true"))
     assert registry.versions("autoscaling") == ("v2", "v1", "v2beta1", "v2beta2")
     assert registry.versions("policy") == ("v1", "v1beta1")
     assert registry.groups() == builtin_registry().groups()
@@ -153,6 +165,19 @@ def test_an_emulated_version_serves_its_own_types() -> None:
     assert gone(emulated(35)) == gone(emulated(34)) == OF_137 | MUTATING
     assert "storagemigration.k8s.io" not in emulated(36).groups()
     assert emulated(36).known("storagemigration.k8s.io", "v1", "storageversionmigrations") is not None
+
+
+def test_a_version_that_is_removed_is_served_while_its_release_is_emulated() -> None:
+    removed = {"networking.k8s.io/v1beta1", "storage.k8s.io/v1beta1"}
+    assert removed <= {rt.api_version for rt in emulated(36, "api/beta=true")}
+    assert not removed & {rt.api_version for rt in emulated(37, "api/beta=true")}
+
+
+def test_a_group_of_alpha_versions_needs_its_gate() -> None:
+    gates = FeatureGates(given={"EvictionRequestAPI": True})
+    registry = registry_for(parse("api/alpha=true"), Emulation(gates=gates))
+    assert {rt.plural for rt in registry.resources("lifecycle.k8s.io", "v1alpha1")} == {"evictionrequests", "evictions"}
+    assert "lifecycle.k8s.io" not in registry_for(parse("api/all=true")).groups()
 
 
 def test_newer_versions_of_emulated_types() -> None:

@@ -14,7 +14,12 @@ from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.ops.server.controllers import CONTROLLERS
 
-BETA = "api/beta=true"
+BETA = ",".join(
+    f"{version}=true"
+    for version in (
+        *("autoscaling/v2beta1", "autoscaling/v2beta2", "batch/v1beta1", "policy/v1beta1", "discovery.k8s.io/v1beta1"),
+    )
+)
 
 
 def path(group_version: str, plural: str, name: str = "") -> str:

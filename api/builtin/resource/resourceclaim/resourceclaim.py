@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
-from kubechronicle.api.builtin.common.version_conversion import same_fields
+from kubechronicle.api.builtin.resource import v1beta1
 from kubechronicle.api.builtin.resource.resourceclaim import validation, validation_status
 from kubechronicle.api.strategy.gated_fields import GatedField, below
 from kubechronicle.api.strategy.strategy import Check, Strategy
@@ -23,6 +23,12 @@ def default_exact_device_request(obj: Object) -> None:
         obj["allocationMode"] = "ExactCount"
     if obj["allocationMode"] == "ExactCount" and not obj.get("count"):
         obj["count"] = 1
+
+
+def default_device_request(obj: Object) -> None:
+    """Default a request of v1beta1 for one class to a count of exactly one device."""
+    if obj.get("deviceClassName"):
+        default_exact_device_request(obj)
 
 
 def _claim_state(obj: ReadOnlyObject) -> str:
@@ -100,9 +106,9 @@ KIND: Final = BuiltinKind(
         "status": _STATUS,
     },
     default_functions={
-        f"resource.{version}.{name}": default_exact_device_request
-        for version in ("v1", "v1beta2")
-        for name in ("ExactDeviceRequest", "DeviceSubRequest")
+        "resource.v1.ExactDeviceRequest": default_exact_device_request,
+        "resource.v1.DeviceSubRequest": default_exact_device_request,
+        "resource.v1beta1.DeviceRequest": default_device_request,
     },
     printer=Printer(
         (
@@ -112,5 +118,5 @@ KIND: Final = BuiltinKind(
         ),
         _cells,
     ),
-    converters=same_fields("ResourceClaim", "resource.k8s.io", "v1", "v1beta2"),
+    converters=v1beta1.pair("ResourceClaim", v1beta1.claim_to_v1beta1, v1beta1.claim_to_v1),
 )

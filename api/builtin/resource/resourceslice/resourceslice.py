@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field_column, name_of
-from kubechronicle.api.builtin.common.version_conversion import same_fields
+from kubechronicle.api.builtin.resource import v1beta1
 from kubechronicle.api.builtin.resource.resourceslice import validation
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema.equality import same_json
@@ -102,5 +102,5 @@ KIND: Final = BuiltinKind(
         ),
         _cells,
     ),
-    converters=same_fields("ResourceSlice", "resource.k8s.io", "v1", "v1beta2"),
+    converters=v1beta1.pair("ResourceSlice", v1beta1.slice_to_v1beta1, v1beta1.slice_to_v1),
 )

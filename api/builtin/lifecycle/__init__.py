@@ -1,0 +1,1 @@
+"""Evictions, and requests for them."""
