@@ -24,11 +24,12 @@ _OMITTED: Final = "<value omitted>"
 def _named(metadata: Object, signer: str) -> list[Cause]:
     """Check the name, which begins with the signer's name if there is one."""
     prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
-    causes = [invalid_value("metadata.generateName", prefix, text) for text in _problems(prefix, signer, True)]
-    return causes + [invalid_value("metadata.name", name, text) for text in _problems(name, signer, False)]
+    causes = [invalid_value("metadata.generateName", prefix, text) for text in bundle_name(prefix, signer, True)]
+    return causes + [invalid_value("metadata.name", name, text) for text in bundle_name(name, signer, False)]
 
 
-def _problems(name: str, signer: str, prefix: bool) -> list[str]:
+def bundle_name(name: str, signer: str, prefix: bool) -> list[str]:
+    """Return the problems of the name of a signer's bundle, or of one without a signer."""
     if prefix and not name:
         return []
     if not signer:

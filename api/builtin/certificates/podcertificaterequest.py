@@ -58,7 +58,7 @@ def _spec(obj: Object) -> list[Cause]:
     spec = obj.get("spec") or {}
     signer = spec.get("signerName", "")
     causes = signer_name(signer, "spec.signerName")
-    causes += _user_annotations(spec.get("unverifiedUserAnnotations"))
+    causes += user_annotations(spec.get("unverifiedUserAnnotations"), "spec.unverifiedUserAnnotations")
     for noun in ("pod", "serviceAccount", "node"):
         name, uid = spec.get(f"{noun}Name", ""), spec.get(f"{noun}UID", "")
         causes += wrong(f"spec.{noun}Name", name, names.dns_subdomain(name))
@@ -69,17 +69,23 @@ def _spec(obj: Object) -> list[Cause]:
     seconds = spec.get("maxExpirationSeconds")
     if seconds is None:
         return [*causes, required("spec.maxExpirationSeconds", "must be set")]
-    domain = signer.partition("/")[0]
-    kubernetes = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
-    most = MOST_KUBERNETES_SECONDS if kubernetes else MOST_SECONDS
-    if not LEAST_SECONDS <= seconds <= most:
-        text = f"must be in the range [{LEAST_SECONDS}, {most}]"
+    least, most = lifetimes(signer)
+    if not least <= seconds <= most:
+        text = f"must be in the range [{least}, {most}]"
         causes.append(invalid_value("spec.maxExpirationSeconds", seconds, text))
     return causes + _request(spec)
 
 
-def _user_annotations(given: Mapping[str, str] | None) -> list[Cause]:
-    field, causes = "spec.unverifiedUserAnnotations", list[Cause]()
+def lifetimes(signer: str) -> tuple[int, int]:
+    """Return the least and the greatest maxExpirationSeconds for a signer."""
+    domain = signer.partition("/")[0]
+    kubernetes = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+    return LEAST_SECONDS, MOST_KUBERNETES_SECONDS if kubernetes else MOST_SECONDS
+
+
+def user_annotations(given: Mapping[str, str] | None, field: str) -> list[Cause]:
+    """Check what a pod's owner tells the signer: keys with a domain, and their size."""
+    causes: list[Cause] = []
     for key in map(str.lower, given or ()):
         problems = names.qualified_name(key)
         if not problems and "/" not in key:

@@ -250,3 +250,15 @@ def default_pod_status(obj: Object) -> None:
         obj["podIPs"] = [{"ip": alone}]
     elif several and not alone and several[0].get("ip"):
         obj["podIP"] = several[0]["ip"]
+
+
+def default_protocols(spec: Object) -> None:
+    """Set the protocol of HTTP probes and hooks of a pod, which templates leave open."""
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(group) or ():
+            lifecycle = container.get("lifecycle") or {}
+            handlers = [container.get(name) for name in ("livenessProbe", "readinessProbe", "startupProbe")]
+            for handler in (*handlers, lifecycle.get("postStart"), lifecycle.get("preStop")):
+                action = (handler or {}).get("httpGet")
+                if action is not None and action.get("protocol") is None:
+                    action["protocol"] = "HTTP1"

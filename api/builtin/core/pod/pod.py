@@ -19,6 +19,7 @@ from kubechronicle.api.builtin.core.pod.defaults import (
     default_pod_spec,
     default_pod_status,
     default_probe,
+    default_protocols,
     default_template,
     default_volume,
     qos_class,
@@ -112,6 +113,12 @@ def set_app_armor_fields(new: Object) -> None:
         profile = app_armor_field(annotation)
         if profile is not None and profile != of_pod:
             container.setdefault("securityContext", {})["appArmorProfile"] = profile
+
+
+def complete_new_pod(new: Object) -> None:
+    """Copy AppArmor profiles to fields, and set the protocols of probes."""
+    set_app_armor_fields(new)
+    default_protocols(new["spec"])
 
 
 CLAIM_STATUSES: Final = (
@@ -229,7 +236,11 @@ KINDS: Final = (
                 "PodLevelResourcesFixDefaulting": {
                     "prepare_update": keep_pod_resources,
                     "subresources": MappingProxyType({**_SUBRESOURCES, "resize": _COMPLETED}),
-                }
+                },
+                "H2CContainerProbe": {
+                    "prepare_update": lambda new, old: default_protocols(new["spec"]),
+                    "canonicalize": complete_new_pod,
+                },
             },
         ),
         gated_fields={

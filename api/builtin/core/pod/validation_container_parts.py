@@ -18,9 +18,10 @@ from kubechronicle.api.builtin.common.checks import (
     port_number,
     port_number_or_name,
     qualified_name,
+    repeated,
     wrong,
 )
-from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
 
@@ -204,6 +205,26 @@ def environment_from(sources: Sequence[Object], field: str) -> list[Cause]:
     return causes
 
 
+# -- mounts -----------------------------------------------------------------------------------------------------------
+
+BIND_OPTIONS: Final = ("nodev", "noexec", "nosuid")
+
+
+def bind_options(options: Sequence[str], path: str, volume: Object | None) -> list[Cause]:
+    """Check the options of a bind mount, which an image volume is not."""
+    field, causes, again = f"{path}.bindMountOptions", list[Cause](), repeated(options)
+    for index, option in enumerate(options):
+        causes += one_of_if_set(option, BIND_OPTIONS, f"{field}[{index}]")
+        if again[index]:
+            causes.append(duplicate(f"{field}[{index}]", option))
+    if options and (volume or {}).get("image") is not None:
+        causes.append(invalid_value(field, options, "bindMountOptions may not be used with image volumes"))
+    return causes
+
+
+HTTP1: Final = "HTTP1"
+HTTP2: Final = "HTTP2"
+
 # -- probes -----------------------------------------------------------------------------------------------------------
 
 _HEADER: Final = re.compile(r"[-A-Za-z0-9]+\Z")
@@ -227,7 +248,8 @@ def _action(name: str, action: Object, field: str, grace: int | None) -> list[Ca
     if name == "tcpSocket":
         return port_number_or_name(action.get("port", 0), f"{field}.port")
     if name == "grpc":
-        return port_number(action.get("port", 0), f"{field}.port")
+        causes = port_number(action.get("port", 0), f"{field}.port")
+        return causes + one_of_if_set(action.get("mode"), ("Plaintext", "TLS"), f"{field}.mode")
     if name == "sleep":
         seconds = action.get("seconds", 0)
         if grace is None or 0 <= seconds <= grace:
@@ -240,6 +262,13 @@ def _action(name: str, action: Object, field: str, grace: int | None) -> list[Ca
     for header in action.get("httpHeaders") or ():
         if not _HEADER.match(header.get("name", "")):
             causes.append(invalid_value(f"{field}.httpHeaders", header.get("name", ""), _HEADER_MESSAGE))
+    protocol = action.get("protocol")
+    if protocol != HTTP2:
+        causes += one_of_if_set(protocol, (HTTP1, HTTP2), f"{field}.protocol")
+    elif action.get("scheme") != "HTTP":
+        causes.append(invalid_value(f"{field}.protocol", protocol, "is only supported with HTTP (H2C)"))
+    elif action.get("host"):
+        causes.append(invalid_value(f"{field}.host", action["host"], f'must be empty when `protocol` is "{HTTP2}"'))
     return causes
 
 

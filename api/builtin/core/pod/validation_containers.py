@@ -12,6 +12,7 @@ from kubechronicle.api.builtin.common.resource_amounts import requirements
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation_container_parts import (
     PROBES,
+    bind_options,
     environment,
     environment_from,
     lifecycle,
@@ -140,6 +141,7 @@ def _mounts(given: Object, field: str, volumes: dict[str, Object]) -> list[Cause
             causes.append(invalid_value(f"{path}.mountPath", place, detail))
         if len(mount) > 2:
             causes += _mount_options(mount, path, field, given)
+            causes += bind_options(mount.get("bindMountOptions") or (), path, volumes.get(name))
     return causes
 
 

@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubechronicle.api.builtin.certificates.certificatesigningrequest import signer_name
+from kubechronicle.api.builtin.certificates.clustertrustbundle import bundle_name
+from kubechronicle.api.builtin.certificates.podcertificaterequest import lifetimes, user_annotations
 from kubechronicle.api.builtin.common.checks import (
+    MAX_INT32,
     descending_path,
     dns_label,
     dns_subdomain,
+    in_range,
+    label_selector,
     local_path,
     missing,
     one_of,
     wrong,
 )
+from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.volume_sources import (
     INITIATOR_TOO_LONG,
     Source,
@@ -39,12 +46,13 @@ from kubechronicle.api.builtin.common.volume_sources import (
 from kubechronicle.api.builtin.core.persistentvolumeclaim import claim_template
 from kubechronicle.api.builtin.core.pod.validation_container_parts import field_reference, resource_reference
 from kubechronicle.api.builtin.core.pod.validation_containers import PULL_POLICIES
-from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
 
 # -- files ------------------------------------------------------------------------------------------------------------
 
+FOLDER_MODE: Final = "must be a number between 0 and 01777 (octal), both inclusive"
 FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
@@ -54,9 +62,15 @@ def file_mode(source: Mapping[str, Any], field: str, member: str = "defaultMode"
     return [] if mode is None or 0 <= mode <= 0o777 else [invalid_value(f"{field}.{member}", mode, FILE_MODE)]
 
 
+def file_user(source: Mapping[str, Any], field: str, member: str = "defaultUser") -> list[Cause]:
+    """Check that the owner of a file is a user of Linux."""
+    user = source.get(member)
+    return [] if user is None else in_range(user, 0, MAX_INT32, f"{field}.{member}")
+
+
 def file_items(source: Object, field: str) -> list[Cause]:
-    """Check files made of keys, with their permissions."""
-    causes = file_mode(source, field)
+    """Check files made of keys, with their permissions and owners."""
+    causes = file_mode(source, field) + file_user(source, field)
     for index, item in enumerate(source.get("items") or ()):
         causes += _key_to_path(item, f"{field}.items[{index}]")
     return causes
@@ -64,7 +78,7 @@ def file_items(source: Object, field: str) -> list[Cause]:
 
 def _key_to_path(item: Object, field: str) -> list[Cause]:
     causes = missing(item, field, "key", "path") + local_path(item.get("path", ""), f"{field}.path")
-    return causes + file_mode(item, field, "mode")
+    return causes + file_mode(item, field, "mode") + file_user(item, field, "user")
 
 
 FILE_FIELDS: Final = (
@@ -89,12 +103,12 @@ def downward_file(item: Object, field: str) -> list[Cause]:
         causes += resource_reference(resource, f"{field}.resourceFieldRef", volume=True)
     else:
         causes.append(required(field, "one of fieldRef and resourceFieldRef is required"))
-    return causes + file_mode(item, field, "mode")
+    return causes + file_mode(item, field, "mode") + file_user(item, field, "user")
 
 
 def downward_api(source: Object, field: str) -> list[Cause]:
     """Check files of the downward API."""
-    causes = file_mode(source, field)
+    causes = file_mode(source, field) + file_user(source, field)
     for item in source.get("items") or ():
         causes += downward_file(item, field)
     return causes
@@ -108,16 +122,68 @@ def _token(source: Object, field: str, above: str) -> list[Cause]:
     if seconds > 1 << 32:
         causes.append(invalid_value(path, seconds, "may not specify a duration larger than 2^32 seconds"))
     if not source.get("path"):
-        return [*causes, required(f"{above}.path")]
-    return causes + local_path(source["path"], f"{above}.path")
+        causes.append(required(f"{above}.path"))
+    else:
+        causes += local_path(source["path"], f"{above}.path")
+    return causes + file_user(source, field, "user")
 
 
-_PROJECTIONS: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
+def _trust_bundle(source: Object, field: str) -> list[Cause]:
+    """Check certificates of a bundle with a name, or of all bundles of a signer."""
+    name, signer, selector = source.get("name"), source.get("signerName"), source.get("labelSelector")
+    causes: list[Cause] = []
+    if name is not None and signer is not None:
+        shown = record(source, "ClusterTrustBundleProjection")
+        causes.append(invalid_value(field, shown, "only one of name and signerName may be used"))
+    elif name is not None:
+        causes += [] if name else [required(f"{field}.name", "must be a valid object name")]
+        problems = bundle_name(name, name.rpartition(":")[0].replace(":", "/"), False)
+        causes += wrong(f"{field}.name", name, [f"not a valid clustertrustbundlename: {each}" for each in problems])
+        if selector is not None:
+            text = "labelSelector must be unset if name is specified"
+            causes.append(invalid_value(f"{field}.labelSelector", selector, text))
+    elif signer is not None:
+        causes += [] if signer else [required(f"{field}.signerName", "must be a valid signer name")]
+        causes += signer_name(signer, f"{field}.signerName") + label_selector(selector, f"{field}.labelSelector")
+    else:
+        causes.append(required(field, "either name or signerName must be specified"))
+    causes += missing(source, field, "path") + file_user(source, field, "user")
+    return causes + local_path(source.get("path", ""), f"{field}.path")
+
+
+_KEY_TYPES: Final = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
+_CERTIFICATE_PATHS: Final = ("credentialBundlePath", "keyPath", "certificateChainPath")
+
+
+def _certificate(source: Object, field: str, above: str, taken: set[str]) -> list[Cause]:
+    """Check the request for a certificate of the pod, and the files for it."""
+    signer, seconds = source.get("signerName", ""), source.get("maxExpirationSeconds")
+    causes = signer_name(signer, f"{field}.signerName")
+    causes += user_annotations(source.get("userAnnotations"), f"{field}.userAnnotations")
+    causes += file_user(source, field, "user")
+    if source.get("keyType", "") not in _KEY_TYPES:
+        causes.append(not_supported(f"{field}.keyType", source.get("keyType", ""), _KEY_TYPES))
+    if seconds is not None:
+        place, (least, most) = f"{field}.maxExpirationSeconds", lifetimes(signer)
+        if seconds < least:
+            causes.append(invalid_value(place, seconds, f"if provided, maxExpirationSeconds must be >= {least}"))
+        if seconds > most:
+            causes.append(invalid_value(place, seconds, f"if provided, maxExpirationSeconds must be <= {most}"))
+    given = [name for name in _CERTIFICATE_PATHS if source.get(name)]
+    for name in given:
+        causes += local_path(source[name], f"{field}.{name}") + _conflicts(source[name], None, above, taken)
+    return causes if given else [*causes, required(field, f"specify at least one of {_NAMED_PATHS}")]
+
+
+_NAMED_PATHS: Final = f"{', '.join(_CERTIFICATE_PATHS[:2])}, and {_CERTIFICATE_PATHS[2]}"
+_PROJECTIONS: Final = (
+    *("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"),
+)
 
 
 def projected(source: Object, field: str) -> list[Cause]:
     """Check files of several sources, and that their paths differ."""
-    causes = file_mode(source, field)
+    causes = file_mode(source, field) + file_user(source, field)
     taken: set[str] = set()
     for index, projection in enumerate(source.get("sources") or ()):
         path = f"{field}.sources[{index}]"
@@ -132,6 +198,11 @@ def projected(source: Object, field: str) -> list[Cause]:
 def _projection(name: str, part: Object, path: str, field: str, taken: set[str]) -> list[Cause]:
     if name == "serviceAccountToken":
         return _token(part, path, field)
+    if name == "clusterTrustBundle":
+        shown = part.get("path", "")
+        return _trust_bundle(part, path) + _conflicts(shown, None, field, taken, empty=True)
+    if name == "podCertificate":
+        return _certificate(part, path, field, taken)
     causes = missing(part, path, "name") if name != "downwardAPI" else []
     for position, item in enumerate(part.get("items") or ()):
         if name == "downwardAPI":
@@ -143,8 +214,8 @@ def _projection(name: str, part: Object, path: str, field: str, taken: set[str])
     return causes
 
 
-def _conflicts(path: str, owner: str | None, field: str, taken: set[str]) -> list[Cause]:
-    if not path:
+def _conflicts(path: str, owner: str | None, field: str, taken: set[str], *, empty: bool = False) -> list[Cause]:
+    if not path and not empty:
         return []
     if path in taken:
         return [invalid_value(field, path if owner is None else owner, "conflicting duplicate paths")]
@@ -156,10 +227,12 @@ def _conflicts(path: str, owner: str | None, field: str, taken: set[str]) -> lis
 
 
 def _empty_dir(source: Object, field: str) -> list[Cause]:
-    limit = source.get("sizeLimit")
-    if limit is None or quantity.value_of(limit) >= 0:
-        return []
-    return [forbidden(f"{field}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
+    limit, mode, causes = source.get("sizeLimit"), source.get("mode"), list[Cause]()
+    if limit is not None and quantity.value_of(limit) < 0:
+        causes.append(forbidden(f"{field}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+    if mode is not None and not 0 <= mode <= 0o1777:
+        causes.append(invalid_value(f"{field}.mode", mode, FOLDER_MODE))
+    return causes
 
 
 def _git_repo(source: Object, field: str) -> list[Cause]:
