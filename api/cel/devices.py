@@ -19,11 +19,16 @@ from kubechronicle.api.cel.library import estimates, quantity_arithmetic, semver
 from kubechronicle.api.cel.library.quantity_arithmetic import QUANTITY
 from kubechronicle.api.cel.syntax.ast import Comprehension, Ident, ListNode, Literal, Node
 from kubechronicle.api.cel.syntax.macros import UNUSED, Macro, MacroError
-from kubechronicle.api.cel.types import ANY, BOOL, STRING, map_of, object_type
+from kubechronicle.api.cel.types import ANY, BOOL, DYN, INT, STRING, Type, list_of, map_of, object_type
 from kubechronicle.api.values.caches import remembered
 
 MAX_COST: Final = 1_000_000
 """The cost limit of a selector for one device (resource.k8s.io: CELSelectorExpressionMaxCost)."""
+
+DERIVED: Final = "derived attribute"
+DERIVED_LISTS: Final = "derived attribute that may be a list"
+_SELECTS: Final = "selector"
+"""The purposes of an expression."""
 
 DEVICE: Final = object_type(
     "kubernetes.DRADevice",
@@ -60,19 +65,25 @@ class _Unusable(Exception):
     """A selector that must not be stored. ``args[0]``: the reason, to be shown as text."""
 
 
-def problem(expression: str) -> str | Report:
-    """Return the reason against storing a selector, empty if none. InstantiationError as in `compile`."""
+def problem(expression: str, purpose: str = _SELECTS) -> str | Report:
+    """Return the reason against storing an expression, empty if none. InstantiationError as in `compile`."""
     try:
-        worst_cost(expression)
+        worst_cost(expression, purpose)
     except _Unusable as error:
         reason: str | Report = error.args[0]
         return reason
     return ""
 
 
+_SCALARS: Final = (BOOL, INT, STRING, ANY, DYN, semver_parser.SEMVER)
+
+
 @remembered(1024)
-def worst_cost(expression: str) -> int:
-    """Return the worst-case cost of a selector without a problem. One above MAX_COST must not be stored."""
+def worst_cost(expression: str, purpose: str = _SELECTS) -> int:
+    """Return the worst-case cost of an expression without a problem. One above MAX_COST must not be stored.
+
+    ``purpose``: DERIVED or DERIVED_LISTS for the value of an attribute that a claim derives.
+    """
     scope = environment()
     try:
         tree = scope.check(expression)
@@ -81,11 +92,23 @@ def worst_cost(expression: str) -> int:
     problem = program_problem(expression, tree, scope)
     if isinstance(problem, Report):
         raise _Unusable(problem)
-    if tree.type not in (BOOL, ANY):
-        raise _Unusable(f"must evaluate to bool or the unknown type, not {type_text(tree.type)}")
+    if wanted := _unwanted(tree.type, purpose):
+        raise _Unusable(f"must evaluate to {wanted}, not {type_text(tree.type)}")
     if problem is not None:
         raise problem
     return estimate(tree, _size, estimates.estimate).most
+
+
+def _unwanted(kind: Type, purpose: str) -> str:
+    """Return what an expression must evaluate to, if it is not of such a type."""
+    if purpose == _SELECTS:
+        return "" if kind in (BOOL, ANY) else "bool or the unknown type"
+    wanted = "a primitive scalar (string, integer, boolean, semver)"
+    if purpose == DERIVED_LISTS:
+        wanted += " or a list of these scalars"
+        if kind in map(list_of, _SCALARS):
+            return ""
+    return "" if kind in _SCALARS else wanted
 
 
 _MOST_NAMES: Final = 32

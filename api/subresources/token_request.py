@@ -6,6 +6,9 @@ object, and is invalid after that object's deletion:
     boundObjectRef v1 Pod       runs as this service account; the token then names the pod's node, too
     boundObjectRef v1 Secret    in the same namespace
     boundObjectRef v1 Node      any
+    boundObjectRef admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration or MutatingWebhookConfiguration
+                                any, with the gate APIServerWebhookAuthenticationToken (KEP-6060). The token is for one
+                                webhook, its audience, and attests an API group whose reviews the bearer may send.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value
+from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value, not_supported
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.registry.registry import ResourceType, body_type
+from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
 GROUP: Final = "authentication.k8s.io"
@@ -34,6 +38,17 @@ BINDABLE: Final[Mapping[str, str]] = {"Pod": "pods", "Secret": "secrets", "Node"
 """Kinds of the core group for boundObjectRef, with their resource."""
 
 
+HOOKS: Final = "admissionregistration.k8s.io"
+HOOKS_GATE: Final = "APIServerWebhookAuthenticationToken"
+WEBHOOKS: Final[Mapping[str, str]] = {
+    kind: f"{kind.lower()}s" for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+}
+"""Kinds of webhook configurations, with their resource."""
+REVIEW_GROUPS: Final = "admissionReviewAPIGroups"
+"""The one attestation: the API group whose reviews a client sends to the webhook; ``*`` for all groups."""
+MAX_HOOK_SECONDS: Final = 10 * 60
+
+
 @functools.cache
 def token_type(accounts: ResourceType) -> ResourceType:
     """Return the type of the service accounts' token subresource, for decoding its bodies."""
@@ -45,13 +60,14 @@ class Bound:
     """The object that a token is bound to.
 
     ``kind``: "" for none.
-    ``pod``, ``secret``, ``node``: (name, uid) for the claims.
+    ``pod``, ``secret``, ``node``, ``hook``: (name, uid) for the claims.
     """
 
     kind: str = ""
     pod: tuple[str, str] | None = None
     secret: tuple[str, str] | None = None
     node: tuple[str, str] | None = None
+    hook: tuple[str, str] | None = None
 
 
 def named(obj: Object) -> Object:
@@ -91,15 +107,79 @@ def complete(asked: Object, account: Mapping[str, Any], *, audiences: Sequence[s
 
 
 def validate(spec: Mapping[str, Any]) -> None:
-    """Reject (422) a lifetime that is too short or too long."""
+    """Reject (422) a lifetime that is too short or too long, and attestations that no webhook can check."""
     seconds, field = spec.get("expirationSeconds") or 0, "spec.expirationSeconds"
     causes: list[Cause] = []
     if seconds < MIN_SECONDS:
         causes.append(invalid_value(field, seconds, "may not specify a duration less than 10 minutes"))
     if seconds > MAX_SECONDS:
         causes.append(invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds"))
+    attestations, path = spec.get("attestations"), "spec.attestations"
+    if is_hook(spec.get("boundObjectRef") or {}):
+        if len(spec["audiences"]) != 1:
+            text = "must be length 1 when bound to a webhook config"
+            causes.append(invalid_value("spec.audiences", spec["audiences"], text))
+        causes += _attested(attestations, path)
+    elif attestations:
+        text = "attestations may only be specified with a webhook bound object reference"
+        causes = [invalid_value(path, dict(sorted(attestations.items())), text)]
     if causes:
         raise status.invalid(GROUP, "TokenRequest", "", causes)
+
+
+def _attested(attestations: Mapping[str, Sequence[str]] | None, path: str) -> list[Cause]:
+    if attestations is None or len(attestations) != 1:
+        text = f"webhook bound requests require exactly one {REVIEW_GROUPS} attestation"
+        return [invalid_value(path, attestations and dict(sorted(attestations.items())), text)]
+    ((key, values),) = attestations.items()
+    path = f"{path}[{key}]"
+    if key != REVIEW_GROUPS:
+        return [not_supported(path, key, (REVIEW_GROUPS,))]
+    if values is None or len(values) != 1:
+        return [invalid_value(path, values, "must specify a single value")]
+    (group,) = values
+    if not group:
+        return [invalid_value(f"{path}[0]", group, "may not be an empty string")]
+    problems = [] if group == "*" else names.dns_subdomain(group)
+    return [invalid_value(f"{path}[0]", group, f"must specify a valid API Group: {each}") for each in problems]
+
+
+def is_hook(reference: Mapping[str, Any]) -> bool:
+    """Tell whether a reference is to the configuration of a webhook."""
+    return reference.get("kind") in WEBHOOKS and reference.get("apiVersion") == f"{HOOKS}/v1"
+
+
+def bind_to_hook(spec: Object, *, ours: Sequence[str], enabled: bool) -> None:
+    """Shorten the lifetime of a token for a webhook. 400: the gate is off, or this server is its audience."""
+    if not enabled:
+        shown = f"{HOOKS}/v1, Kind={spec['boundObjectRef']['kind']}"
+        raise status.bad_request(f"cannot bind token to object of type {shown} (feature gate {HOOKS_GATE} is disabled)")
+    if not set(ours).isdisjoint(spec["audiences"]):
+        raise status.bad_request("api server audiences are invalid for webhook token requests")
+    spec["expirationSeconds"] = min(spec["expirationSeconds"], MAX_HOOK_SECONDS)
+
+
+def asks_for_reviews(configuration: Object, *, audience: str, group: str) -> Object | None:
+    """Return the metadata of a configuration that has a webhook at this audience, with rules for the group, else None.
+
+    A rule for all groups is one for each. ``*`` is the group of kube-apiserver itself, which needs no webhook.
+    """
+    found = group == "*" or any(
+        audience in _audiences(hook.get("clientConfig") or {})
+        and any({"*", group} & set(rule.get("apiGroups") or ()) for rule in hook.get("rules") or ())
+        for hook in configuration.get("webhooks") or ()
+    )
+    return named(configuration) if found else None
+
+
+def _audiences(client: Mapping[str, Any]) -> list[str]:
+    """Return the audiences of a webhook: its URL, or that of its Service."""
+    service, url = client.get("service"), client.get("url")
+    found = [] if url is None else [url]
+    if service is not None:
+        path, host = service.get("path") or "/", f"{service.get('name', '')}.{service.get('namespace', '')}.svc"
+        found.append(f"https://{host}:{service.get('port') or 443}{'' if path.startswith('/') else '/'}{path}")
+    return found
 
 
 def bound_kind(reference: Mapping[str, Any]) -> str:
@@ -132,7 +212,7 @@ def match_bound(reference: Mapping[str, Any], kind: str, found: Mapping[str, Any
             f"the UID in the bound object reference ({given}) does not match the UID in record. The object might have "
             "been deleted and then recreated"
         )
-        raise status.conflict(kind, reference["name"], why)
+        raise status.conflict(f"{kind}.{HOOKS}" if kind in WEBHOOKS else kind, reference["name"], why)
 
 
 def lifetime(
@@ -159,6 +239,7 @@ def claims(
     now: int,
     lasts: int,
     warn_after: int,
+    attestations: Mapping[str, Sequence[str]] | None = None,
 ) -> Object:
     """Return the claims. ``now`` in seconds since the epoch; ``lasts`` and ``warn_after`` from ``lifetime``."""
     meta = account["metadata"]
@@ -167,6 +248,9 @@ def claims(
         named: tuple[str, str] | None = getattr(bound, field)
         if named is not None:
             private[field] = _named(named)
+    if bound.hook is not None:
+        private[bound.kind.lower()] = _named(bound.hook)
+        private["attestations"] = attestations
     if warn_after:
         private["warnafter"] = now + warn_after
     return {

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.serialization import load_der_public_key
 from cryptography.x509.oid import NameOID
 
 REQUEST: Final = "CERTIFICATE REQUEST"
@@ -148,6 +150,33 @@ def parse_request(encoded: str) -> x509.CertificateSigningRequest | None:
         return _request(base64.b64decode(encoded))
     except binascii.Error:
         return None
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def parse_key(encoded: str) -> object | None:
+    """Return the public key in the base64 of DER (SubjectPublicKeyInfo); None if it does not parse."""
+    try:
+        return load_der_public_key(base64.b64decode(encoded))
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+
+
+def proves_possession(key: object, text: str, encoded: str) -> bool:
+    """Tell whether a signature in base64 is that of a text by the key; RSA with PSS, and salt of any length."""
+    proof, data = base64.b64decode(encoded), text.encode()
+    try:
+        if isinstance(key, ed25519.Ed25519PublicKey):
+            key.verify(proof, data)
+        elif isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(proof, data, ec.ECDSA(hashes.SHA256()))
+        elif isinstance(key, rsa.RSAPublicKey):
+            pss = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=padding.PSS.AUTO)
+            key.verify(proof, data, pss, hashes.SHA256())
+    except InvalidSignature:
+        return False
+    return True
 
 
 # -- certificates -----------------------------------------------------------------------------------------------------

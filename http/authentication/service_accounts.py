@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from kubechronicle.api.access import account_tokens
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.subresources.token_request import HOOKS, HOOKS_GATE, REVIEW_GROUPS, WEBHOOKS
 from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import View, Views
@@ -121,15 +122,21 @@ class ServiceAccountTokens:
         uses: TokenUses | None = None,
         *,
         lookup: bool = True,
+        hook_tokens: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``lookup``: check that the Secret and the account of a token that is stored in a Secret exist."""
+        """``lookup``: check that the Secret and the account of a token that is stored in a Secret exist.
+
+        ``hook_tokens``: tokens may be bound to webhooks (the gate HOOKS_GATE).
+        """
         self._lookup = lookup
         self._audiences = issuer.audiences
         self._issuers = frozenset(issuer.issuers)
         self._keys = KnownKeys(issuer)
         self._accounts, self._secrets = views["serviceaccounts"], views["secrets"]
         self._pods, self._nodes = views["pods"], views["nodes"]
+        self._hooks = {kind: views[f"{plural}.{HOOKS}"] for kind, plural in WEBHOOKS.items()}
+        self._hook_tokens = hook_tokens
         self._uses = uses if uses is not None else TokenUses(views, AuthenticationMetrics())
         self._clock = clock
         self._known: OrderedDict[bytes, _Verified] = kept_in_order("verified tokens")
@@ -233,6 +240,9 @@ class ServiceAccountTokens:
         elif node is not None:
             other = "node UID ({}) does not match service account node ref claim ({})"
             named.append(_Named(self._nodes, "", *node, GONE, other, GONE))
+        for kind, view in self._hooks.items():
+            if (hook := _reference(private, kind.lower())) is not None:
+                self._add_hook(kind, view, hook, private, named, extra)
         if _text(claims, "jti"):
             extra[f"{EXTRA}credential-id"] = (f"JTI={claims['jti']}",)
         if node is not None and node[0]:
@@ -240,6 +250,25 @@ class ServiceAccountTokens:
             if node[1]:
                 extra[f"{EXTRA}node-uid"] = (node[1],)
         return service_account_user(namespace, name, uid, extra), named
+
+    def _add_hook(
+        self,
+        kind: str,
+        view: View,
+        hook: tuple[str, str],
+        private: Mapping[str, Any],
+        named: list[_Named],
+        extra: dict[str, tuple[str, ...]],
+    ) -> None:
+        """Add the configuration of a webhook that a token names, and what the token attests."""
+        if not self._hook_tokens:
+            raise Rejected(f"feature gate {go_quote(HOOKS_GATE)} is disabled, but token is webhook bound")
+        if not (groups := _mapping(private, "attestations").get(REVIEW_GROUPS)):
+            raise Rejected(f"bound object was a webhook config, but {go_quote(REVIEW_GROUPS)} attestation is missing")
+        other, key = f"{kind} UID ({{}}) does not match service account validating ref claim ({{}})", kind.lower()
+        named.append(_Named(view, "", *hook, GONE, other, GONE))
+        extra[f"{EXTRA}{key}-name"], extra[f"{EXTRA}{key}-uid"] = (hook[0],), (hook[1],)
+        extra[f"attestation.{EXTRA}{REVIEW_GROUPS}"] = tuple(groups)
 
     def _legacy(self, claims: Mapping[str, Any], token: str) -> tuple[User, list[_Named]]:
         """Return the user and objects of a token that is stored in a Secret. The Secret must hold that same token."""

@@ -7,13 +7,17 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options
+from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import token_request
 from kubechronicle.api.subresources.token_request import Bound
 from kubechronicle.api.values.objects import Object
+from kubechronicle.http.authentication.service_accounts import service_account_user
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer, SigningFailed
+from kubechronicle.http.authorization.decision import Decision, forbidden
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.kubelets import read_object
@@ -63,7 +67,13 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
     """Return the TokenRequest, which is complete, with its token. StatusError 400, 404, 409, 500."""
     spec = sent["spec"]
     account = await _account(backend, context, sent)
-    bound = await _bound(backend, context, spec.get("boundObjectRef"))
+    reference = spec.get("boundObjectRef")
+    if token_request.is_hook(reference or {}):
+        enabled = backend.features.enabled(token_request.HOOKS_GATE)
+        token_request.bind_to_hook(spec, ours=issuer.audiences, enabled=enabled)
+        bound = await _bound_to_hook(backend, context, spec, account)
+    else:
+        bound = await _bound(backend, context, reference)
     limit = issuer.max_expiration
     if limit and spec["expirationSeconds"] > limit:
         requested = spec["expirationSeconds"]
@@ -82,8 +92,11 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
         now=now,
         lasts=lasts,
         warn_after=warn_after,
+        attestations=spec.get("attestations"),
     )
     shown = {name: spec.get(name) for name in ("audiences", "expirationSeconds", "boundObjectRef")}
+    if spec.get("attestations"):
+        shown["attestations"] = spec["attestations"]
     # The requested expiration, even if the token is valid for longer: clients should renew it by then.
     expires = _timestamp(now + spec["expirationSeconds"])
     try:
@@ -113,6 +126,31 @@ async def _bound(backend: Backend, context: Context, reference: Any) -> Bound:
         return Bound(kind=kind, pod=identity)
     node = backend.store.reads.peek("nodes", "", node_name)
     return Bound(kind=kind, pod=identity, node=(node_name, node.uid if node is not None else ""))
+
+
+async def _bound_to_hook(backend: Backend, context: Context, spec: Object, account: Object) -> Bound:
+    """Return the configuration of a webhook. 403: the account may not attest the group, or no webhook asks for it."""
+    reference, (group,) = spec["boundObjectRef"], spec["attestations"][token_request.REVIEW_GROUPS]
+    kind, (audience,), meta = reference["kind"], spec["audiences"], account["metadata"]
+    info = RequestInfo(
+        "", "attest", is_resource=True, group=token_request.GROUP, version="*", resource=token_request.REVIEW_GROUPS,
+        name=group,
+    )  # fmt: skip
+    user = service_account_user(meta["namespace"], meta["name"], meta["uid"], {})
+    verdict = await decide_with_answers(lambda: backend.authorization.explain(user, info))
+    if verdict.decision is not Decision.ALLOW:
+        raise forbidden(user, info, verdict.reason)
+    rt = backend.store.registry.builtin(token_request.HOOKS, "v1", token_request.WEBHOOKS[kind])
+    entry = await backend.store.reads.get(rt, "", reference.get("name", ""))
+    found = None
+    if entry is not None:
+        found = await context.turn.read(
+            entry, lambda obj: token_request.asks_for_reviews(obj, audience=audience, group=group)
+        )
+    if found is None:
+        raise status.forbidden("serviceaccounts/token", meta["name"], "token request denied")
+    token_request.match_bound(reference, kind, found, meta["name"])
+    return Bound(kind=kind, hook=(found["metadata"]["name"], found["metadata"]["uid"]))
 
 
 def _timestamp(seconds: int) -> str:

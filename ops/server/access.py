@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kubechronicle.actors.admission.state import Judge, Judgement, Permits
 from kubechronicle.actors.loops.service_accounts.legacy_tokens import LegacyTokenTracking
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.subresources.token_request import HOOKS_GATE
 from kubechronicle.eventlog.records import Who
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
@@ -40,7 +41,11 @@ def authentication_chain(
     if plan.issuer is not None:
         tokens.append(
             ServiceAccountTokens(
-                plan.issuer, views, TokenUses(views, metrics, tracking.used), lookup=plan.looks_tokens_up
+                plan.issuer,
+                views,
+                TokenUses(views, metrics, tracking.used),
+                lookup=plan.looks_tokens_up,
+                hook_tokens=plan.features.enabled(HOOKS_GATE),
             )
         )
     if plan.bootstrap_tokens:

@@ -33,7 +33,9 @@ from kubechronicle.api.values.certificates import (
     CERTIFICATE,
     key_problem,
     parse_certificate,
+    parse_key,
     parse_request,
+    proves_possession,
     text_blocks,
 )
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -98,7 +100,7 @@ def _request(spec: Object) -> list[Cause]:
     path, encoded = "spec.stubPKCS10Request", spec.get("stubPKCS10Request") or ""
     old_form = [bool(spec.get(name)) for name in ("pkixPublicKey", "proofOfPossession")]
     if not encoded and all(old_form):
-        return []  # v1beta1; the proof is the signer's to check
+        return _key_with_proof(spec)
     if not encoded or any(old_form):
         text = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"
         return [Cause("FieldValueInvalid", f"Invalid value: {text}", "spec")]
@@ -111,6 +113,29 @@ def _request(spec: Object) -> list[Cause]:
     if problem:
         return [invalid_value(path, value, problem) if value else _plain(path, problem)]
     return [] if request.is_signature_valid else [_plain(path, "invalid signature")]
+
+
+def _key_with_proof(spec: Object) -> list[Cause]:
+    """Check the key of v1beta1, and the proof: a signature of the pod's UID by the key."""
+    path, encoded, proof = "spec.pkixPublicKey", spec["pkixPublicKey"], spec["proofOfPossession"]
+    for name in ("pkixPublicKey", "proofOfPossession"):
+        if len(spec[name]) * 3 // 4 > MAX_REQUEST:
+            return [too_long(f"spec.{name}", MAX_REQUEST)]
+    key = parse_key(encoded)
+    if key is None:
+        return [invalid_value(path, encoded, "must be a valid PKIX-serialized public key")]
+    value, problem = key_problem(key)
+    if problem:
+        return [invalid_value(path, value or encoded, problem.replace("P256, P384, or P521", "P256 or P384"))]
+    if proves_possession(key, spec.get("podUID", ""), proof):
+        return []
+    return [_plain("spec.proofOfPossession", "could not verify proof-of-possession signature")]
+
+
+def _requested_key(spec: Object) -> object | None:
+    """Return the key of a request, in either form."""
+    request = parse_request(spec.get("stubPKCS10Request") or "")
+    return parse_key(spec.get("pkixPublicKey") or "") if request is None else request.public_key()
 
 
 def _plain(path: str, text: str) -> Cause:
@@ -196,8 +221,8 @@ def _issued(obj: Object, status: Object) -> list[Cause]:
     if leaf is None:
         return [invalid_value(_CHAIN, chain, "leaf certificate does not parse as valid X.509")]
     causes = _alternative_names(leaf)
-    request = parse_request((obj.get("spec") or {}).get("stubPKCS10Request") or "")
-    if request is not None and request.public_key() != leaf.public_key():
+    key = _requested_key(obj.get("spec") or {})
+    if key is not None and key != leaf.public_key():
         text = "leaf certificate was not issued to the requested public key"
         return [*causes, invalid_value(_CHAIN, chain, text)]
     causes += _times(obj, status, leaf)

@@ -52,6 +52,16 @@ def device_selector(expression: str, field: str) -> list[Cause]:
     return causes
 
 
+def derived_attribute(expression: str, field: str, *, lists: bool) -> tuple[list[Cause], int]:
+    """Check the expression of an attribute that a claim derives, a list if ``lists``. Return its cost, too."""
+    from kubechronicle.api.cel import devices
+
+    purpose = devices.DERIVED_LISTS if lists else devices.DERIVED
+    causes = _compile_causes(field, expression, lambda: devices.problem(expression, purpose))
+    cost = 0 if causes else devices.worst_cost(expression, purpose)
+    return ([forbidden(field, "too complex, exceeds cost limit")] if cost > devices.MAX_COST else causes), cost
+
+
 class PolicyExpressions:
     """Checks the expressions of one admission policy, in the order of its fields."""
 

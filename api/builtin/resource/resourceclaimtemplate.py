@@ -5,6 +5,7 @@ Source: Kubernetes' ``registry/resource/resourceclaimtemplate``, ``apis/resource
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kubechronicle.api.builtin.common.kind import BuiltinKind
@@ -23,6 +24,7 @@ KIND: Final = BuiltinKind(
         returns_deleted=True,
         status=False,
         validate=validation.claim_template,
+        with_gates={"DRAListTypeAttributes": {"validate": partial(validation.claim_template, lists=True)}},
         validate_update=validation.claim_template_update,
     ),
     gated_fields={

@@ -5,6 +5,7 @@ Source: Kubernetes' ``registry/resource/resourceclaim``, ``apis/resource`` and `
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
@@ -99,6 +100,7 @@ KIND: Final = BuiltinKind(
         update_checks=(Check.METADATA, Check.METADATA_CHANGE, Check.CHANGE),
         returns_deleted=True,
         validate=validation.claim,
+        with_gates={"DRAListTypeAttributes": {"validate": partial(validation.claim, lists=True)}},
         subresources=only_status(validation_status.claim_status, validation_status.forget_deallocated),
     ),
     gated_fields={
