@@ -5,7 +5,7 @@ Objects are mostly large by such lists. Their field sets follow from the names o
     [{"name": "a", "port": 1}, {"name": "b", "port": 2}]    names ("name", "port"), columns ("a", "b") and (1, 2)
 
 The set of a small new object follows from its shape: the names of all its fields.
-Not here: the field sets themselves (field_sets.py), and those of configurations (patch/typed_matchers.py).
+Not here: the field sets themselves (field_sets.py).
 """
 
 from __future__ import annotations

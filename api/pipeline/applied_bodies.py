@@ -12,12 +12,9 @@ from typing import Any, Final
 from kubechronicle.api.codecs import errors
 from kubechronicle.api.codecs import yaml as codec
 from kubechronicle.api.errors import status
-from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.managers import Paths, Writer
-from kubechronicle.api.meta import stored_contents
-from kubechronicle.api.patch import known_parts
-from kubechronicle.api.patch.known_parts import Settled
+from kubechronicle.api.patch import typed_readers
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.types import ObjectType
 from kubechronicle.api.schema.values import json_word
@@ -46,55 +43,14 @@ class Request:
     empties: list[Empty] | None = None
 
 
-def read(kind: ObjectType, request: Request, old: Object | None) -> tuple[Object, FieldSet | None, list[str]]:
-    """Return (configuration, its field set, None if it may be invalid, complaints about repeated keys).
-
-    The configuration lacks a part that is known to leave the live object as it is.
-    """
-    last = _last_applied(old, request.writer)
-    if old is not None and request.fits and not _keeps_last_applied(old, request):
-        found = known_parts.take_out(request.body, old, kind, request.writer.manager)
-        if found is not None and (quickly := _read_without(*found, last)) is not None:
-            return *quickly, []
-    config = codec.decode_nearly_plain(request.body)
-    named = None if config is None else known_parts.read(config, kind, last)
-    if named is not None:
-        return config, named, []
-    config, duplicates = read_any(request.body)
-    return config, None, duplicates
-
-
-def _read_without(body: bytes, part: Settled, last: FieldSet) -> tuple[Object, FieldSet] | None:
-    """Return (a configuration without a part, the field set with it); None if the rest may be invalid."""
+def read(kind: ObjectType, body: bytes) -> tuple[Object, FieldSet | None, list[str]]:
+    """Return (configuration, its field set, None if it may be invalid, complaints about repeated keys)."""
     config = codec.decode_nearly_plain(body)
-    if config is None or not known_parts.was_taken_out(config, part):
-        return None
-    named = known_parts.read(config, part.kind, last)
-    return None if named is None else (config, {**named, f"f:{part.name}": part.node})
-
-
-def _keeps_last_applied(live: Object, request: Request) -> bool:
-    """Return whether the apply may have to note its configuration in the annotation of client-side applies."""
-    if request.writer.manager != KUBECTL:
-        return False
-    return LAST_APPLIED in (live["metadata"].get("annotations") or ()) or LAST_APPLIED.encode() in request.body
-
-
-def note_settled(config: Object, named: FieldSet, old: Object, kind: ObjectType, obj: Object, request: Request) -> None:
-    """Note which large part of a configuration has left the live object as it is."""
-    for name in stored_contents.noted_in(old):
-        if name in config and obj.get(name) is old[name]:
-            known_parts.note_settled(request.body, name, old, kind, request.writer.manager, named[f"f:{name}"])
-
-
-def _last_applied(old: Object | None, writer: Writer) -> FieldSet:
-    """Return the field set of a manager's last apply, empty if there was none."""
-    for entry in () if old is None else old["metadata"].get("managedFields") or ():
-        manager, operation, _, subresource = managers.key_of(entry)
-        if (manager, operation, subresource) == (writer.manager, "Apply", writer.subresource):
-            fields: FieldSet = entry.get("fieldsV1") or {}
-            return fields
-    return {}
+    named = None if config is None else typed_readers.read(config, kind)
+    if config is not None and named is not None:
+        return config, named, []
+    config, duplicates = read_any(body)
+    return config, None, duplicates
 
 
 def read_any(body: bytes) -> tuple[Object, list[str]]:

@@ -21,7 +21,7 @@ from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.field_sets import FieldSet, NoPathElement, compare, difference
 from kubechronicle.api.managed_fields.managers import Entry, Writer
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.patch import apply, known_parts, typed_values
+from kubechronicle.api.patch import apply, typed_readers, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed, Unconvertible
 from kubechronicle.api.pipeline import applied_bodies, bodies, conversion, custom_versions, defaulting
 from kubechronicle.api.pipeline.applied_bodies import KUBECTL, LAST_APPLIED
@@ -49,14 +49,13 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     kind = bodies.kind_type(rt)
     if kind is None:
         raise status.unsupported_media_type_generic()
-    config, named, duplicates = applied_bodies.read(kind, request, old)
-    plain = named is not None
+    config, named, duplicates = applied_bodies.read(kind, request.body)
     _check_type(rt, config)
     live, entries = _live(rt, kind, old, request)
     _refuse_managed_fields(config)
     if named is None:
         config = config if rt.custom is None else numbers.as_decoded(config)
-        named = known_parts.read(config, kind)
+        named = typed_readers.read(config, kind)
     if named is None:
         problems = typed_values.validate(config, kind)
         if problems:
@@ -76,8 +75,6 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
     except Unconvertible as error:
         raise status.unknown(str(error)) from None
     obj = live if applied.object is None else _decoded(rt, kind, config, applied.object, request.empties)
-    if plain and old is not None and request.fits:
-        applied_bodies.note_settled(config, named, old, kind, obj, request)
     if noted is not None:
         _note_last_applied(obj, noted)
     if applied.entries:

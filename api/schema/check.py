@@ -10,8 +10,8 @@ The places of the empty lists and maps that are removed can be noted (empties.py
 
 Invariant: checking a checked object changes nothing, so stored objects need no second check.
 
-Every write runs this code. So a form proves most objects in C (forms.py). In the walk along the others, common leaves
-(strings, booleans) are checked inline by their class, any other value with one call. Paths are built only for reports.
+Every write runs this code. So common leaves (strings, booleans) are checked inline by their class, any other value with
+one call. Paths are built only for reports.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from kubechronicle.api.schema import types, values
 from kubechronicle.api.schema.empties import Empty
-from kubechronicle.api.schema.forms import SCHEMA_OR, proof_of
 from kubechronicle.api.schema.free_fields import encoded
 from kubechronicle.api.schema.types import SCALAR_ZERO, AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.values import DecodeError, json_word
@@ -89,9 +88,6 @@ def check(value: dict[str, Any], kind: ObjectType, empties: list[Empty] | None =
     ``empties`` receives the empty lists and maps. TypeMismatch for the first value of a wrong type, which Go cannot
     decode either.
     """
-    proof = proof_of(kind)
-    if proof(value):
-        return []
     found: Found = []
     try:
         _object(value, kind, found)
@@ -101,9 +97,6 @@ def check(value: dict[str, Any], kind: ObjectType, empties: list[Empty] | None =
         raise TypeMismatch(error.text) from None
     except RecursionError:
         raise TypeMismatch("exceeded max depth") from None
-    if not found:
-        proof.learn(value)
-        return []
     if empties is not None:
         empties += [each for each in found if isinstance(each, Empty)]
     return [each for each in found if isinstance(each, str)]
@@ -111,9 +104,6 @@ def check(value: dict[str, Any], kind: ObjectType, empties: list[Empty] | None =
 
 def check_members(value: dict[str, Any], kind: ObjectType, members: Members) -> None:
     """Check some members of an object, in place; ``check`` would find nothing to do in the others. TypeMismatch."""
-    proof = proof_of(kind)
-    if proof(value):
-        return
     whole: list[str] = []
     try:
         for name, below in members.items():
@@ -127,7 +117,6 @@ def check_members(value: dict[str, Any], kind: ObjectType, members: Members) -> 
     except (Mismatch, DecodeError, RecursionError):
         check(value, kind)  # its error is that of the whole object
         raise
-    proof.learn(value)
 
 
 def _check_some(value: dict[str, Any], kind: ObjectType, names: Collection[str]) -> None:
@@ -265,12 +254,17 @@ def _value(item: Any, kind: Type, found: Found) -> Any:
         if item.__class__ is not dict:
             raise Mismatch(json_word(item), kind.go_type)
         _map(item, kind.value, found)
-    elif kind.go_type in SCHEMA_OR:
+    elif kind.go_type in _SCHEMA_OR:
         return _schema_or(item, kind.go_type)
     elif kind.go_type == "v1.JSON":
         return encoded(item)
     return item
 
+
+_SCHEMA_OR: Final = frozenset(
+    ("v1.JSONSchemaPropsOrArray", "v1.JSONSchemaPropsOrBool", "v1.JSONSchemaPropsOrStringArray")
+)
+"""Types of apiextensions that decode themselves: a JSON schema, or something else."""
 
 _SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 

@@ -35,8 +35,7 @@ class Type:
     ``collector``: a cache of field_sets.py, which makes one for each type in use.
     ``json``: a cache of equality.py: whether values hold arbitrary JSON.
     ``splits``: a cache of structured_merge.py: whether no value is owned as a whole.
-    ``reader``, ``member_reader``: caches of typed_readers.py, as ``collector``; ``matcher``, ``member_matcher``: of
-    typed_matchers.py.
+    ``reader``, ``member_reader``: caches of typed_readers.py, as ``collector``.
     ``custom``: a part of a custom resource, whose values may not fit their schema.
     """
 
@@ -45,8 +44,6 @@ class Type:
         "custom",
         "go_type",
         "json",
-        "matcher",
-        "member_matcher",
         "member_reader",
         "reader",
         "splits",
@@ -57,8 +54,6 @@ class Type:
         self.collector: Callable[[Any], dict[str, Any]] | None = None
         self.reader: Callable[[Any, int], dict[str, Any] | None] | None = None
         self.member_reader: Callable[[Any, int], dict[str, Any] | None] | None = None
-        self.matcher: Callable[[Any, dict[str, Any], int], bool] | None = None
-        self.member_matcher: Callable[[Any, dict[str, Any], int], bool] | None = None
         self.json: bool | None = None
         self.splits: bool | None = None
         self.custom = False
@@ -164,13 +159,12 @@ class ObjectType(Type):
     """An object with named fields, compiled from its definition when ``fields`` or ``always`` is first read.
 
     ``always``: (name, maker of the value) of the fields that are written even if unset.
-    ``proof``: a cache of forms.py, as ``collector``.
     Of custom resources only, which are made with ``of_fields``:
     ``other``: the type of undeclared fields, None if there are none.
     ``free``: a value may also be a scalar or a list.
     """
 
-    __slots__ = ("always", "atomic", "definition", "fields", "free", "go_name", "other", "proof")
+    __slots__ = ("always", "atomic", "definition", "fields", "free", "go_name", "other")
 
     fields: dict[str, Field]
     always: tuple[tuple[str, Callable[[], Any]], ...]
@@ -183,7 +177,6 @@ class ObjectType(Type):
         self.atomic = atomic
         self.other: Type | None = None
         self.free = False
-        self.proof: Any = None
 
     @classmethod
     def of_fields(

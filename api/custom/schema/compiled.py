@@ -2,8 +2,8 @@
 
 Of a body: ``clean`` (metadata, unknown fields, nulls, embedded resources), ``default``; of the result: ``validate``.
 ``settle`` does the first two. A request does so several times with the same contents, as kube-apiserver's codec does;
-only the first time costs a walk (settled.py). Most contents need no step but defaults. A type that has learned the
-fields in use proves that (learned.py), or one walk (conforming.py).
+only the first time costs a walk (settled.py). Most contents need no step but defaults: one walk proves that
+(conforming.py).
 After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``pkg/registry/customresource``.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.custom.schema import defaults, embedded, keywords, pruning
+from kubechronicle.api.custom.schema.conforming import proof_of
 from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
-from kubechronicle.api.custom.schema.learned import LearnedProof
 from kubechronicle.api.custom.schema.list_types import validate_lists
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.settled import Contents, KnownContents, digest_of, settles
@@ -57,7 +57,7 @@ class CompiledSchema:
         self._settled = KnownContents() if settles(self.root) else None
         self._valid = None if _checks_metadata(openapi) else KnownContents()
         provable = not preserve_unknown and self._settled is not None and self._valid is not None
-        self._proof = LearnedProof(self.root, self._table) if provable else None
+        self._proof = proof_of(self.root, self._table) if provable else None
         self._conforming = KnownContents()
         self._unproved: bytes | None = None
         self._growth: int | None = None

@@ -68,7 +68,7 @@ class _Proofs(dict[type, _Entry]):
         return (self._table[cls][1], _is_no_whole) if cls is float else (None, _is_unproved)
 
 
-def is_kept(value: Any) -> bool:
+def _is_kept(value: Any) -> bool:
     """Return whether a value without a schema is stored as it is."""
     if value.__class__ in CONTAINERS:
         return not has_whole_floats(orjson.dumps(value))
@@ -89,7 +89,7 @@ class _Without(dict[type, _Entry]):
 
 
 _METADATA: Final = _Without(None)  # checked by its Go type
-_KEPT: Final = _Without(lambda value, failures: is_kept(value))
+_KEPT: Final = _Without(lambda value, failures: _is_kept(value))
 
 
 def proof_of(root: Node, table: Table) -> Proof:
@@ -101,19 +101,6 @@ def proof_of(root: Node, table: Table) -> Proof:
         if check is not None:
             check(value, None, failures, None)
         return proof is not None and proof(value, failures)
-
-    return prove
-
-
-def proof_of_value(node: Node, table: Table, depth: int) -> Proof:
-    """Return the proof of any value of a level. ``depth``: of the object or list that holds it."""
-    proofs = _Proofs(node, table, depth)
-
-    def prove(value: Any, failures: Failures) -> bool:
-        check, proof = proofs[value.__class__]
-        if check is not None:
-            check(value, None, failures, None)
-        return not failures and (proof is None or proof(value, failures))
 
     return prove
 
@@ -234,13 +221,13 @@ def _list_proof(node: Node, table: Table, depth: int) -> Proof:
             if proof is not None and not proof(item, failures):
                 return False
         if node.list_type == "map":
-            return have_keys(value, keys)
+            return _have_keys(value, keys)
         return node.list_type != "set" or (CONTAINERS.isdisjoint(map(type, value)) and differ(value))
 
     return prove
 
 
-def have_keys(items: list[Any], keys: Sequence[str]) -> bool:
+def _have_keys(items: list[Any], keys: Sequence[str]) -> bool:
     """Return whether the items of a map have all their keys, and no two have the same."""
     try:
         found = list(map(itemgetter(*keys), items))
