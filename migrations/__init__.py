@@ -1,1 +1,1 @@
-"""The numbered SQL files that make the database schema, and schema.sql, which they must add up to. No Python here."""
+"""The numbered SQL files that make the database schema, and their sum, schema.sql, which new databases get."""

@@ -1,6 +1,6 @@
--- The whole schema, for reading: the sum of the numbered migrations (a test compares the two). Never applied itself.
+-- The whole schema, which new databases get: the sum of the numbered migrations (a test compares the two).
 
-create schema kubechronicle;
+create schema if not exists kubechronicle; -- an administrator may have made it for the user
 
 -- The migrations applied to this database.
 create table kubechronicle.migrations (

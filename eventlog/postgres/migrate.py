@@ -1,5 +1,7 @@
 """Migrations of the database schema: numbered SQL files, applied in order, each in a transaction of its own.
 
+A new database gets their sum, schema.sql, in one transaction, which records all of them as applied.
+
 Invariants: every migration is applied exactly once, however many servers start at once (each transaction first locks
 the table of migrations, in which readers of the log have no rights). A migration that was applied never changes (its
 digest is recorded and compared).
@@ -37,19 +39,12 @@ FORMER_LOCK = 0x6B636D67  # "kcmg": the advisory lock of versions up to 0.1 (loc
 LOCK_TIMEOUT = 3.0  # seconds
 ATTEMPTS = 20
 
-_BOOTSTRAP = """
-create schema if not exists kubechronicle;
-create table if not exists kubechronicle.migrations (
-    number     int primary key,
-    name       text not null,
-    sha256     text not null,
-    applied_at timestamptz not null default now()
-)
-"""
+WHOLE: Final = "schema.sql"
 ENGINES: Final = {"-YB-": "YugabyteDB", "Redshift": "Redshift", "Greenplum": "Greenplum"}
 """Names of engines derived from Postgres, by their marks in version(): PostgreSQL 15.2-YB-2025.1.0.0-b0 on x86_64-…"""
 
 _EXISTS = "select to_regclass('kubechronicle.migrations') is not null"
+_BEGIN_NEW: Final = "begin; set local statement_timeout = 0; set local lock_timeout = 0"
 # The lock waits for other servers, however long their migrations take. It conflicts with writers, not with readers.
 _BEGIN = """
 begin; set local statement_timeout = 0; set local lock_timeout = 0;
@@ -85,6 +80,15 @@ class Migration:
     @property
     def sha256(self) -> str:
         return hashlib.sha256(self.script.encode()).hexdigest()
+
+    @property
+    def record(self) -> str:
+        """The statement that records it as applied."""
+        values = f"({self.number}, '{self.name}', '{self.sha256}'"
+        if self.number < FIRST_WITH_SERVES_FROM:
+            return f"insert into kubechronicle.migrations (number, name, sha256) values {values})"
+        columns = "(number, name, sha256, serves_from)"
+        return f"insert into kubechronicle.migrations {columns} values {values}, {self.serves_from or 'null'})"
 
     @property
     def serves_from(self) -> int | None:
@@ -146,10 +150,12 @@ def show_nothing(done: int, total: int) -> None:
 async def migrate_session(session: Session, show: Callable[[int, int], None] = show_nothing) -> list[str]:
     """Apply the missing migrations; return their names. SetupError, with the message of Postgres, if one fails.
 
+    A new database needs none: its result is the name of the file with the whole schema.
     ``show`` is called with the number of applied migrations, and of all.
     """
     await check_version(session)
-    await _bootstrap(session)
+    if await _is_made(session):
+        return [WHOLE]
     if newer := newer_than(migrations(), await _applied_of(session)):
         logger.warning(
             "the database was migrated by a newer kubechronicle (to %s, known here: %s); this version works beside it",
@@ -164,19 +170,27 @@ async def migrate_session(session: Session, show: Callable[[int, int], None] = s
     return applied
 
 
-async def _bootstrap(session: Session) -> None:
-    """Create the table of migrations. Servers that start together may collide, and then one of them has made it."""
-    for left in reversed(range(ATTEMPTS)):
-        try:
-            if not (await session.fetch(_EXISTS))[0][0]:
-                await session.execute(_BOOTSTRAP)
-        except ConnectionLost:
+async def _is_made(session: Session) -> bool:
+    """Make the schema of a new database. False: there is one. SetupError, with the message of Postgres.
+
+    Of servers that start together, one makes it; the others wait for its commit, and then fail and find it.
+    """
+    if (await session.fetch(_EXISTS))[0][0]:
+        return False
+    script = resources.files(PACKAGE).joinpath(WHOLE).read_text(encoding="utf-8")
+    records = ";".join(migration.record for migration in migrations())
+    try:
+        await session.execute(f"{_BEGIN_NEW};\n{script}\n;{records}; commit")
+    except ConnectionLost:
+        raise
+    except LogError as error:
+        if session.closed:
             raise
-        except LogError:
-            if not left:
-                raise
-        else:
-            return
+        await session.execute("rollback")
+        if (await session.fetch(_EXISTS))[0][0]:
+            return False
+        raise SetupError(f"{WHOLE} failed: {error}") from error
+    return True
 
 
 async def _pending_of(session: Session) -> list[Migration]:
@@ -202,15 +216,6 @@ async def _apply_first(session: Session, first: Migration) -> str:
 
 async def _apply(session: Session, migration: Migration) -> str:
     name = f"{migration.number:04}_{migration.name}"
-    column, value = (
-        (", serves_from", f", {migration.serves_from or 'null'}")
-        if migration.number >= FIRST_WITH_SERVES_FROM
-        else ("", "")
-    )
-    record = (
-        f"insert into kubechronicle.migrations (number, name, sha256{column}) values "
-        f"({migration.number}, '{migration.name}', '{migration.sha256}'{value})"
-    )
     await session.execute(_BEGIN)
     try:
         while await is_held_by_earlier_version(session, FORMER_LOCK, rights=CREATES_SCHEMAS):  # noqa: ASYNC110
@@ -218,7 +223,9 @@ async def _apply(session: Session, migration: Migration) -> str:
         if migration.number in {row["number"] for row in await session.fetch(_APPLIED)}:
             await session.execute("rollback")
             return ""
-        await session.execute(f"set local lock_timeout = '{LOCK_TIMEOUT:g}s';\n{migration.script}\n;{record}; commit")
+        await session.execute(
+            f"set local lock_timeout = '{LOCK_TIMEOUT:g}s';\n{migration.script}\n;{migration.record}; commit"
+        )
     except LogError as error:
         if not session.closed:
             await session.execute("rollback")

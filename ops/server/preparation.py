@@ -75,7 +75,7 @@ class Prepared:
 
 
 async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prepared:
-    """Make certificates and keys while the database starts, then apply its migrations."""
+    """Make certificates and keys while the database starts, then make its schema or migrate it."""
     warn_of_etcd(inputs.egress)
     pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
     shared = settings.shared_keys_encryption_file
@@ -83,10 +83,10 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
     url = await database()
     patience = settings.storage_initialization_timeout if settings.database_url is not None else 0.0
     for name in await patiently(partial(migrate, settings.database_direct_url or url), patience):
-        log.info("Applied migration", extra={"migration": name})
+        log.info("Changed the schema", extra={"file": name})
     for override in inputs.overrides:
         for name in await patiently(partial(migrate, override.url), settings.storage_initialization_timeout):
-            log.info("Applied migration", extra={"migration": name, "database": override.name})
+            log.info("Changed the schema", extra={"file": name, "database": override.name})
     if settings.database_direct_url is not None:
         await patiently(partial(check_pooler, url), patience)
     if issuer is None:

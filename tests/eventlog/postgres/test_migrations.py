@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from importlib import resources
 
 import postgres_fixture
 import pytest
@@ -13,7 +12,6 @@ from kubechronicle.eventlog.errors import SetupError
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres.migrate import (
     FIRST_WITH_SERVES_FROM,
-    PACKAGE,
     Applied,
     Migration,
     check_schema,
@@ -40,31 +38,65 @@ def dumped(url: str) -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith(skipped)]
 
 
-async def apply_schema_sql(url: str) -> None:
+FORMER_TABLE = """
+create schema kubechronicle;
+create table kubechronicle.migrations (
+    number int primary key, name text not null, sha256 text not null, applied_at timestamptz not null default now()
+)
+"""
+"""The table in which versions before 0.2 recorded what they had applied."""
+
+NAMES = [f"{migration.number:04}_{migration.name}" for migration in migrations()]
+
+
+async def begin_with_former_version(url: str) -> None:
+    """Make the table of migrations as a former version, which then ends."""
     async with open_session(url) as session:
-        await session.execute(resources.files(PACKAGE).joinpath("schema.sql").read_text(encoding="utf-8"))
+        await session.execute(FORMER_TABLE)
 
 
 async def test_migrations_add_up_to_schema_sql(database: str, empty_database: str) -> None:
-    await apply_schema_sql(empty_database)
+    await begin_with_former_version(empty_database)
+    assert await migrate(empty_database) == NAMES
     assert dumped(database) == dumped(empty_database)
 
 
+async def test_a_new_database_gets_the_whole_schema_in_one_step(empty_database: str) -> None:
+    assert await migrate(empty_database) == ["schema.sql"]
+    async with open_session(empty_database) as session:
+        await check_schema(session)
+        rows = await session.fetch("select number, name, sha256, serves_from from kubechronicle.migrations order by 1")
+    assert [tuple(row) for row in rows] == [
+        (known.number, known.name, known.sha256, known.serves_from if known.number >= FIRST_WITH_SERVES_FROM else None)
+        for known in migrations()
+    ]
+
+
+async def test_the_schema_is_made_once_when_several_servers_start_at_once(empty_database: str) -> None:
+    assert sorted(await started_at_once(empty_database)) == [[], [], [], ["schema.sql"]]
+
+
 async def test_migrations_apply_once_when_several_servers_start_at_once(empty_database: str) -> None:
+    await begin_with_former_version(empty_database)
+    applied = await started_at_once(empty_database)
+    assert sorted(name for some in applied for name in some) == NAMES
+    assert await migrate(empty_database) == []
+
+
+async def started_at_once(url: str) -> list[list[str]]:
     applied: list[list[str]] = []
 
     async def start() -> None:
-        applied.append(await migrate(empty_database))
+        applied.append(await migrate(url))
 
     async with trio.open_nursery() as nursery:
         for _ in range(4):
             nursery.start_soon(start)
-    names = [f"{migration.number:04}_{migration.name}" for migration in migrations()]
-    assert sorted(name for some in applied for name in some) == names
-    assert await migrate(empty_database) == []
+    return applied
 
 
 async def test_a_migration_tells_its_progress(empty_database: str) -> None:
+    await begin_with_former_version(empty_database)
     shown: list[tuple[int, int]] = []
     await migrate(empty_database, lambda done, total: shown.append((done, total)))
     assert shown == [(done, len(migrations())) for done in range(len(migrations()))]
@@ -86,6 +118,7 @@ async def test_a_failed_migration_leaves_nothing_and_reports_the_reason(
 ) -> None:
     from kubechronicle.eventlog.postgres import migrate as module
 
+    await begin_with_former_version(empty_database)
     broken = Migration(number=1, name="broken", script="create table kubechronicle.half (); select 1 / 0")
     monkeypatch.setattr(module, "migrations", lambda: [broken])
     with pytest.raises(SetupError, match=r"0001_broken failed: .*division by zero"):
