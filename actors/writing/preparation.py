@@ -122,9 +122,9 @@ class Preparation:
         self, target: Target, make: MakeObject, context: WriteContext, turn: Turn, size: int
     ) -> Work:
         if turn.is_small(size):
-            accepted = _accept_create(target.rt, make, context)
+            accepted = _accept_create(target.rt, make, context, self._rules)
         else:
-            accepted = await turn.run(size, _accept_create, target.rt, make, context)
+            accepted = await turn.run(size, _accept_create, target.rt, make, context, self._rules)
         name = accepted["metadata"].get("name", "")
         if target.rt.custom is not None and target.rt.custom.terminating:
             raise status.forbidden(target.rt.group_resource, name, TERMINATING)
@@ -162,7 +162,7 @@ class Preparation:
         work = unfinished(target, old)
         size = max(size, len(old.json))
         if work is None:
-            stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context)
+            stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context, self._rules)
             progress = self._admission.progress_of(target.rt, UPDATE, turn.answers)
             seed = f"{old.uid} {old.revision}"
             attributes = attributes_of(target, UPDATE, accepted, old, former=stored, seed=seed, progress=progress)
@@ -302,18 +302,20 @@ class Preparation:
         await retry_while_not_yet(check, attributes)
 
 
-def _accept_create(rt: ResourceType, make: MakeObject, context: WriteContext) -> dict[str, Any]:
-    return pipeline.accept_create(rt, make(), context)
+def _accept_create(
+    rt: ResourceType, make: MakeObject, context: WriteContext, rules: KindRules | None
+) -> dict[str, Any]:
+    return pipeline.accept_create(rt, make(), context, rules)
 
 
 def _accept_update(
-    rt: ResourceType, old: Entry, make: MakeUpdate, context: WriteContext
+    rt: ResourceType, old: Entry, make: MakeUpdate, context: WriteContext, rules: KindRules | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     shares = tracking.shares(rt, old.mark, context)
     stored = stored_sets.decode(old.json) if shares else old.object()
     tracking.note_as_read(rt, stored, old.mark, context)
     new = make(old)
-    return stored, pipeline.accept_update(rt, stored, new, context)
+    return stored, pipeline.accept_update(rt, stored, new, context, rules)
 
 
 def _is_under_way(target: Target, prepared: Prepared) -> bool:

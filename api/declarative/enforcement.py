@@ -48,7 +48,8 @@ class DeclaredRules:
         rule, places = self._of(definition)
         if rule is None or MAIN + subresource not in places:
             return ()
-        return rule(Operation(update=old is not None, option=self._option(old, in_use)), "", new, old)
+        op = Operation(update=old is not None, option=self._option(old, in_use), with_code=True)
+        return rule(op, "", new, old)
 
     def _of(self, definition: str) -> tuple[Rule | None, frozenset[str]]:
         known = self._known.get(definition)

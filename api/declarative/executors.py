@@ -48,9 +48,9 @@ def _inner(tag: Tag, place: Place) -> Found:
     return _execute(tag.inner, place)
 
 
-def _of(make: Callable[[Tag, Place], Rule], *, stops: bool = False, silent: bool = False) -> Executor:
+def _of(make: Callable[[Tag, Place], Rule], *, stops: bool = False, stops_code: bool = True) -> Executor:
     """Return the executor of a tag with one rule."""
-    return lambda tag, place: Found([Function(make(tag, place), stops, silent)])
+    return lambda tag, place: Found([Function(make(tag, place), stops, stops_code=stops_code)])
 
 
 # -- tags around others -----------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ EXECUTORS: Final[Mapping[str, Executor]] = {
     "ifDisabled": _if_option(False),
     "ifEnabled": _if_option(True),
     "ifMode": _if_mode,
-    "immutable": _of(lambda tag, place: rules.immutable, stops=True),
+    "immutable": _of(lambda tag, place: rules.immutable, stops=True, stops_code=False),
     "isSubresource": _nothing,
     "item": _item,
     "listMapKey": _list_map_key,

@@ -4,7 +4,8 @@ Functions that stop others (required, optional, immutable) come first, and all o
 something, no other is called. An optional one finds an absent value, which is no cause.
 
 A function has a level. STANDARD and BETA ones are enforced. ALPHA ones are not: kube-apiserver only compares them with
-what it checks by hand. What is not enforced still stops others.
+what it checks by hand. What is not enforced still stops others. kube-apiserver checks by hand what BETA ones say, too,
+and drops what both have found. So an immutable value, which stops tags, leaves what code finds within it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ EVERY_LEVEL: Final = frozenset((STANDARD, BETA, ALPHA))
 class Function:
     """A rule and how it is called.
 
-    ``stops``: if it finds something, the other functions of the value are not called. ``silent``: what it finds is no
-    cause. ``cohort``: functions of one cohort stop only each other; those of the cohort "" stop all. ``optional``:
-    tells whether a value is set; if it is not, a creation has nothing to check.
+    ``stops``: if it finds something, the other functions of the value are not called. ``stops_code``: those of BETA
+    neither. ``silent``: what it finds is no cause. ``cohort``: functions of one cohort stop only each other; those of
+    the cohort "" stop all. ``optional``: tells whether a value is set; if it is not, a creation has nothing to check.
     """
 
     rule: Rule
@@ -39,6 +40,7 @@ class Function:
     level: str = STANDARD
     cohort: str = ""
     optional: IsSet | None = None
+    stops_code: bool = True
 
     def around(self, rule: Rule, cohort: str = "") -> Function:
         """Return the function with a rule that applies this one's elsewhere, or not always."""
@@ -124,8 +126,8 @@ def sequence(functions: Sequence[Function], then: Sequence[Rule] = ()) -> Rule |
         cohorts.setdefault(function.cohort, []).append(function)
     own = cohorts.pop("", [])
     groups = [rule for cohort in cohorts.values() if (rule := sequence([replace(f, cohort="") for f in cohort]))]
-    others = [*(function.rule for function in own if not function.stops), *groups, *then]
-    stops = [(function.rule, function.silent) for function in own if function.stops]
+    others = [*(_leveled(function) for function in own if not function.stops), *groups, *then]
+    stops = [function for function in own if function.stops]
     if not stops:
         return others[0] if len(others) == 1 else all_of(others)
     return _stopping(stops, others)
@@ -145,21 +147,38 @@ def all_of(rules: Sequence[Rule]) -> Rule:
     return rule
 
 
-def _stopping(stops: Sequence[tuple[Rule, bool]], others: Sequence[Rule]) -> Rule:
-    first, rest = tuple(stops), tuple(others)
+def _leveled(function: Function) -> Rule:
+    """Return the rule of a function. One of a tag alone finds nothing where only code goes on."""
+    if function.level != STANDARD:
+        return function.rule
+    own = function.rule
+
+    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+        return () if op.only_code else own(op, path, value, old)
+
+    return rule
+
+
+def _stopping(stops: Sequence[Function], others: Sequence[Rule]) -> Rule:
+    first = tuple((_leveled(function), function.silent, function.stops_code) for function in stops)
+    rest = tuple(others)
 
     def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         causes: list[Cause] = []
-        stopped = False
-        for each, silent in first:
+        stopped = stopped_code = False
+        for each, silent, code in first:
             if found := each(op, path, value, old):
                 stopped = True
+                stopped_code |= code
                 if not silent:
                     causes += found
-        if not stopped:
-            for each in rest:
-                if found := each(op, path, value, old):
-                    causes += found
+        if stopped and (stopped_code or not op.with_code):
+            return causes
+        if stopped:
+            op = replace(op, only_code=True)
+        for each in rest:
+            if found := each(op, path, value, old):
+                causes += found
         return causes
 
     return rule

@@ -32,10 +32,16 @@ from kubechronicle.api.errors.field_errors import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The write that is validated. ``option``: tells whether one is on, None if nobody knows it; most are gates."""
+    """The write that is validated. ``option``: tells whether one is on, None if nobody knows it; most are gates.
+
+    ``with_code``: kube-apiserver has the rules of level beta as code, too, which an immutable part does not stop.
+    ``only_code``: only these rules find causes, as such a part has stopped the tags.
+    """
 
     update: bool
     option: Callable[[str], bool | None] = lambda name: None
+    with_code: bool = False
+    only_code: bool = False
 
 
 Rule: TypeAlias = Callable[[Operation, str, Any, Any], Sequence[Cause]]

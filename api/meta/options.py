@@ -202,12 +202,12 @@ def is_unsafe(query: Query, body: Mapping[str, Any] | None, *, collection: bool)
     values = _delete_values_of_query(query) | {UNSAFE: boolean(query, UNSAFE)} if body is None else body
     if not values.get(UNSAFE):
         return False
+    names = ("propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
+    found = [f"cannot be set together with .{name}" for name in names if values.get(name) is not None]
+    _raise("DeleteOptions", [*_delete_problems(values), *(invalid_value(UNSAFE, True, text) for text in found)])
     if collection:
-        found = ["is not allowed with DELETECOLLECTION, try again after removing the option"]
-    else:
-        names = ("propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
-        found = [f"cannot be set together with .{name}" for name in names if values.get(name) is not None]
-    _raise("DeleteOptions", [invalid_value(UNSAFE, True, text) for text in found])
+        detail = "is not allowed with DELETECOLLECTION, try again after removing the option"
+        _raise("DeleteOptions", [invalid_value(UNSAFE, True, detail)])
     return True
 
 

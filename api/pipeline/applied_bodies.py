@@ -61,12 +61,15 @@ def read_any(body: bytes) -> tuple[Object, list[str]]:
     try:
         value, duplicates = codec.decode_value(body)
     except errors.DecodeError as error:
-        raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
+        # kube-apiserver makes JSON of it first, unless it begins like JSON.
+        is_json = body.lstrip().startswith(b"{")
+        failed = "decoding patch: error converting YAML to JSON" if is_json else "encoding patch"
+        raise status.bad_request(f"error {failed}: {error.message}") from None
     if value is None:
         return {}, duplicates
     if not isinstance(value, dict):
         raise status.bad_request(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
             f"{json_word(value)} into Go value of type map[string]interface {{}}"
         )
     config: Object = _whole_numbers(value)

@@ -51,7 +51,7 @@ def apply(
     if content_type == MERGE_PATCH:
         patched, complaints = _merge(base, body, checked=checked)
     elif content_type == JSON_PATCH:
-        patch, duplicates = _read(body, "error decoding patch: " if checked else "")
+        patch, duplicates = _read(body)
         operations = json_patch.decode(patch, checked=checked, document=duplicates.document)
         complaints = _operation_complaints(operations, duplicates)
         try:
@@ -115,7 +115,7 @@ def _merge(base: Object, body: bytes, *, checked: bool) -> tuple[Any, Sequence[s
     Then kube-apiserver's library alone reads the patch: it knows one error only, and a list replaces the object.
     """
     try:
-        patch, complaints = _read(body, "error decoding patch: ")
+        patch, complaints = _read(body)
     except status.StatusError:
         if checked:
             raise
@@ -154,12 +154,12 @@ def _operation_complaints(operations: list[Any], duplicates: Complaints) -> list
     return list(dict.fromkeys(texts))[:MAX_COMPLAINTS]
 
 
-def _read(body: bytes, prefix: str) -> tuple[Any, Complaints]:
-    """Return the decoded patch and complaints about repeated keys. 400 with Go's text if it is not JSON."""
+def _read(body: bytes) -> tuple[Any, Complaints]:
+    """Return the decoded patch and complaints about repeated keys. 400 if it is not JSON."""
     try:
         return codec.decode_value(body, strict=True)
-    except errors.DecodeError as error:
-        raise status.bad_request(prefix + error.message) from None
+    except errors.DecodeError:
+        raise status.bad_request("invalid JSON patch") from None
 
 
 def _strategic(
@@ -168,7 +168,7 @@ def _strategic(
     kind = bodies.kind_type(rt)
     if kind is None:
         raise status.unsupported_media_type_generic()
-    patch, complaints = _read(body, "")
+    patch, complaints = _read(body)
     if patch is None:
         patch = {}
     if not isinstance(patch, dict):

@@ -122,16 +122,26 @@ def _match_url(rt: ResourceType, meta: Object, ctx: WriteContext, warnings: list
 # -- create -----------------------------------------------------------------------------------------------------------
 
 
-def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Object:
-    """Record the creator as manager of its fields. 409 for a uid in a PUT that creates: no object has it."""
+def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext, rules: KindRules | None = None) -> Object:
+    """Record the creator as manager of its fields. 409 for a uid in a PUT that creates: no object has it.
+
+    ``rules``: as in ``finish_create``.
+    """
     meta = obj["metadata"]
     if ctx.name:
         _check_uid(rt, meta, "", ctx)
     metadata.drop_system_fields(meta, deletion=not ctx.name)
     metadata.drop_repeated_owners(meta)
     if not ctx.applies:
+        _default(rt, obj, ctx, rules)
         tracking.track(rt, None, obj, ctx)
     return obj
+
+
+def _default(rt: ResourceType, obj: Object, ctx: WriteContext, rules: KindRules | None) -> None:
+    """Fill in the defaults that depend on the server, in place. The others are there since the body was decoded."""
+    if rt.custom is None:
+        (rules or default_rules()).of(rt.resource).defaults(obj, ctx.now)
 
 
 def _check_uid(rt: ResourceType, meta: Object, held: str, ctx: WriteContext) -> None:
@@ -164,12 +174,12 @@ def finish_create(
         meta["generation"] = 1
     if not strategy.drops_last:
         rules.drop(rt.resource, "", obj, None)
+    strategy.defaults(obj, ctx.now)
     strategy.prepare_create(obj)
     strategy.prepare_as(rt.api_version, obj, None)
     if strategy.drops_last:
         rules.drop(rt.resource, "", obj, None)
     strategy.requested(obj, ctx.requester)
-    strategy.stamp(obj, None, ctx.now)
     causes = validation.problems(
         obj, strategy, ctx.empties, lambda: validation.validate_create(rt, strategy, rules.declared, obj, known)
     )
@@ -230,9 +240,12 @@ def _default_stored(rt: ResourceType, obj: Object) -> None:
 # -- update -----------------------------------------------------------------------------------------------------------
 
 
-def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Object:
+def accept_update(
+    rt: ResourceType, old: Object, new: Object, ctx: WriteContext, rules: KindRules | None = None
+) -> Object:
     """Record the writer as manager of its changes. ``old`` is the stored object with its resourceVersion.
 
+    ``rules``: as in ``finish_create``.
     409 for another uid than the stored object's in a PUT: there it is a precondition, in a patch a constant field.
     """
     if not ctx.patches:
@@ -241,6 +254,7 @@ def accept_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext)
         _check_uid(rt, new["metadata"], old["metadata"].get("uid", ""), ctx)
         metadata.drop_repeated_owners(new["metadata"])
     if not ctx.applies and ctx.subresource != SCALE:  # pipeline/scale.py has recorded the managers of a Scale
+        _default(rt, new, ctx, rules)
         tracking.track(rt, old, new, ctx)
     metadata.drop_repeated_owners(new["metadata"])  # the managers of a patch have seen them
     return new
@@ -308,6 +322,7 @@ def _prepare_object(
     """Apply the strategy's hooks to an update of the object itself, in place, and count its generation."""
     if strategy.status:
         keep("status", new, old)
+    strategy.defaults(new, ctx.now)
     strategy.prepare_update(new, old)
     strategy.stamp(new, old, ctx.now)
     strategy.prepare_as(rt.api_version, new, old)

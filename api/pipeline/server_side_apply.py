@@ -81,7 +81,7 @@ def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Ob
         obj["metadata"]["managedFields"] = applied.entries
     if duplicates and request.validation == "Strict":
         text = "\n  ".join(["error converting YAML to JSON: yaml: unmarshal errors:", *duplicates])
-        raise status.bad_request(f"error strict decoding YAML: {text}")
+        raise status.bad_request(f"error strict decoding patch: {text}")
     return obj, [] if request.validation == "Ignore" else duplicates
 
 

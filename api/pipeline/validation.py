@@ -33,7 +33,7 @@ def validate_create(
     causes += strategy.validate(obj) + strategy.validate_as(rt.api_version, obj, None)
     if not causes and (not strategy.checks_metadata or strategy.names == ANY_NAME):
         causes = _validate_common(rt, meta)
-    causes += _declared(rt, strategy, declared, "", obj, None)
+    causes = [*_once(strategy, causes), *_declared(rt, strategy, declared, "", obj, None)]
     name = meta.get("name", "")
     if NUL in name:
         causes.append(invalid_value("metadata.name", name, "must not contain the character NUL"))
@@ -76,8 +76,15 @@ def validate_update(
             causes += () if below is None or below.validate_now is None else below.validate_now(new, old, now)
     if below is None:
         causes += strategy.validate_as(rt.api_version, new, old)
-    causes += _declared(rt, strategy, declared, subresource, new, old)
+    causes = [*_once(strategy, causes), *_declared(rt, strategy, declared, subresource, new, old)]
     return _printed(rt, causes)
+
+
+def _once(strategy: Strategy, causes: list[Cause]) -> list[Cause]:
+    """Return what code has found, without repetitions if the kind's strategy goes on with tags."""
+    if strategy.repeats_causes or len(causes) < 2:
+        return causes
+    return list({(cause.field, cause.reason, cause.message): cause for cause in reversed(causes)}.values())[::-1]
 
 
 def _declared(

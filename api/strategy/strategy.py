@@ -99,6 +99,7 @@ class Strategy:
     ``create_on_update``: an update creates a missing object.
     ``dependents``: the propagation policy of a deletion that names none.
     ``returns_deleted``: a deletion answers the object instead of a Status.
+    ``unsafe_deletion``: kube-apiserver can delete an object that it cannot decode.
     ``graceful``: a deletion may have a grace period.
     ``update_checks``: the checks of an update, in their order; each one repeats the problems that it finds.
     ``checks_metadata``: without it, a creation checks metadata only if all else is valid, and only by common rules.
@@ -112,7 +113,9 @@ class Strategy:
     ``never_nil``: tells the fields that default to an empty list or map; an explicit one is no change of its owner.
     ``generation_counts_empties``: an empty list or map in the request is a change of the generation.
     ``requested(new, requester)``: records the user that creates an object.
-    ``stamp(new, old, now)``: records times of added parts.
+    ``defaults(new, now)``: fills in defaults that depend on feature gates or the time; the writer owns them, as others.
+    ``stamp(new, old, now)``: records times of changed parts.
+    ``repeats_causes``: an answer lists a cause as often as it is found. Rules by tags leave out the repetitions.
     ``prepare_as(api version, new, old)``, ``validate_as``: rules of some versions only; old is None for a creation.
     ``drops_last``: fields of disabled features (gated_fields.py) are dropped after the hooks, not before them.
     ``pod_spec``: the path of a pod's spec; hooks of validation with a parameter ``options`` check it by feature gates.
@@ -132,6 +135,7 @@ class Strategy:
     create_on_update: bool = False
     dependents: str = BACKGROUND
     returns_deleted: bool = False
+    unsafe_deletion: bool = True
     graceful: bool = False
     update_checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE, Check.METADATA, Check.OBJECT)
     checks_metadata: bool = True
@@ -143,7 +147,9 @@ class Strategy:
     never_nil: NeverNil | None = None
     generation_counts_empties: bool = False
     requested: Callable[[Object, Requester], None] = lambda new, requester: None
-    stamp: Callable[[Object, Object | None, str], None] = lambda new, old, now: None
+    defaults: Callable[[Object, str], None] = lambda new, now: None
+    stamp: Callable[[Object, Object, str], None] = lambda new, old, now: None
+    repeats_causes: bool = False
     prepare_create: PrepareCreate = lambda new: None
     prepare_update: PrepareUpdate = lambda new, old: None
     prepare_as: Callable[[str, Object, Object | None], None] = lambda api_version, new, old: None

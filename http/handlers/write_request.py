@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
+from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.codecs import budget, json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import CodecError, DecodeError, RefusedValueError
 from kubechronicle.api.custom.conversion_reviews import ConversionFailed
@@ -25,6 +26,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.options import (
+    UNSAFE,
     UNSAFE_GATE,
     CreateOptions,
     DeleteOptions,
@@ -268,14 +270,17 @@ async def read_delete(
         if context.audit is not None:
             context.audit.note_object({**value, "apiVersion": INTERNAL_META, "kind": "DeleteOptions"})
     query = context.query.as_dict()
+    unsafe = backend.features.enabled(UNSAFE_GATE) and is_unsafe(query, value, collection=collection)
     options = parse_delete_options(query, value)
-    if backend.features.enabled(UNSAFE_GATE) and is_unsafe(query, value, collection=collection):
+    if unsafe:
         await _refuse_decodable(backend, context, rt)
     return _write_request(request, context, rt, options, Body(raw, ""))
 
 
 async def _refuse_decodable(backend: Backend, context: Context, rt: ResourceType) -> None:
-    """Refuse an unsafe deletion: every object of the log can be decoded. StatusError 404, 409."""
+    """Refuse an unsafe deletion: every object of the log can be decoded. StatusError 404, 409, 500."""
+    if not strategy_of(rt.resource).unsafe_deletion:
+        raise status.internal_error(f"no unsafe deleter provided, can not honor {UNSAFE}")
     name, namespace = context.info.name, namespace_of(context.info, rt)
     if await backend.reads.get(rt, namespace, name, revision=None) is None:
         raise status.not_found(rt, name)

@@ -349,7 +349,7 @@ def test_pods_on_a_node(node: str, kubectl: Kubectl) -> None:
 def test_run_and_expose(kubectl: Kubectl) -> None:
     name = unique("run")
     arguments = ("--image=busybox", "--restart=Never", "--env=A=1", "--port=80", "--expose")
-    assert kubectl("run", name, *arguments) == f"service/{name} created\npod/{name} created\n"
+    assert kubectl("run", name, *arguments) == f"pod/{name} created\nservice/{name} created\n"
     pod = json.loads(kubectl("get", "pod", name, "-o", "json"))
     assert (pod["spec"]["restartPolicy"], pod["status"]) == (
         "Never",

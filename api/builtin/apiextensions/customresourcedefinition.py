@@ -363,6 +363,7 @@ def _cells(obj: ReadOnlyObject, _: Since) -> list[Any]:
 KIND: Final = BuiltinKind(
     resource="customresourcedefinitions.apiextensions.k8s.io",
     strategy=Strategy(
+        repeats_causes=True,
         generation=True,
         unconditional_update=False,
         kube_finalizers=False,

@@ -109,6 +109,7 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
 KIND: Final = BuiltinKind(
     resource="apiservices.apiregistration.k8s.io",
     strategy=Strategy(
+        repeats_causes=True,
         unconditional_update=False,
         subresources=only_status(api_service_status),
         kube_finalizers=False,

@@ -67,8 +67,8 @@ def _stateful_set(obj: Object) -> None:
 # -- preparation ------------------------------------------------------------------------------------------------------
 
 
-def default_unavailable(new: Object, old: Object | None = None) -> None:
-    """Let a rolling update replace one pod at a time, as Kubernetes' defaults do with MaxUnavailableStatefulSet."""
+def default_unavailable(new: Object, now: str) -> None:
+    """Let a rolling update replace one pod at a time."""
     rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate")
     if rolling is not None:
         rolling.setdefault("maxUnavailable", 1)
@@ -245,9 +245,7 @@ KIND: Final = BuiltinKind(
         update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         names="label",
         generation=True,
-        with_gates={
-            "MaxUnavailableStatefulSet": {"prepare_create": default_unavailable, "prepare_update": default_unavailable}
-        },
+        with_gates={"MaxUnavailableStatefulSet": {"defaults": default_unavailable}},
         validate=validate_stateful_set,
         validate_update=validate_stateful_set_update,
         warnings=stateful_set_warnings,

@@ -25,7 +25,8 @@ def _named(metadata: Object, signer: str) -> list[Cause]:
     """Check the name, which begins with the signer's name if there is one."""
     prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
     causes = [invalid_value("metadata.generateName", prefix, text) for text in bundle_name(prefix, signer, True)]
-    return causes + [invalid_value("metadata.name", name, text) for text in bundle_name(name, signer, False)]
+    problems = bundle_name(name, signer, False) if name else ()  # the common rules require a name
+    return causes + [invalid_value("metadata.name", name, text) for text in problems]
 
 
 def bundle_name(name: str, signer: str, prefix: bool) -> list[str]:

@@ -92,6 +92,7 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
 KIND: Final = BuiltinKind(
     resource="namespaces",
     strategy=Strategy(
+        unsafe_deletion=False,
         update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE),
         names="label",
         prepare_create=prepare_new_namespace,

@@ -34,6 +34,7 @@ def default_subject(obj: Object) -> None:
 
 def _rbac(validate: Validate, validate_update: ValidateUpdate = lambda new, old: []) -> Strategy:
     return Strategy(
+        unsafe_deletion=False,
         update_checks=(Check.METADATA, Check.OBJECT, Check.METADATA_CHANGE, Check.CHANGE),
         status=False,
         names="segment",

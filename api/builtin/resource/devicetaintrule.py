@@ -40,14 +40,17 @@ def _status(new: Object, _: Object) -> list[Cause]:
     return causes
 
 
-def _stamp(new: Object, old: Object | None, now: str) -> None:
-    """Set the time of the taint: when its effect was given. A client may set it, too."""
+def _default_time(new: Object, now: str) -> None:
+    """Set the time of the taint. A client may set it, too."""
     taint = (new.get("spec") or {}).get("taint")
-    if taint is None:
-        return
-    held = {} if old is None else (old.get("spec") or {}).get("taint") or {}
-    changed = old is not None and held.get("effect") != taint.get("effect")
-    if not taint.get("timeAdded") or (changed and taint["timeAdded"] == held.get("timeAdded")):
+    if taint is not None and not taint.get("timeAdded"):
+        taint["timeAdded"] = now
+
+
+def _stamp(new: Object, old: Object, now: str) -> None:
+    """Set the time of a taint with another effect, unless the update does."""
+    taint, held = ((obj.get("spec") or {}).get("taint") or {} for obj in (new, old))
+    if held.get("effect") != taint.get("effect") and taint.get("timeAdded") == held.get("timeAdded"):
         taint["timeAdded"] = now
 
 
@@ -64,6 +67,7 @@ KIND: Final = BuiltinKind(
         unconditional_in=(f"{GROUP}/v1alpha3", f"{GROUP}/v1beta2"),
         generation=True,
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT),
+        defaults=_default_time,
         stamp=_stamp,
         validate=_rule,
         subresources=only_status(_status),

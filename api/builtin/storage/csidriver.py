@@ -23,15 +23,9 @@ def prepare_csi_driver_update(new: Object, old: Object) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def default_scheduling(new: Object) -> None:
-    """Let pods be scheduled where the driver is missing, as Kubernetes' defaults do with VolumeLimitScaling."""
+def default_scheduling(new: Object, now: str) -> None:
+    """Let pods be scheduled where the driver is missing."""
     new["spec"].setdefault("preventPodSchedulingIfMissing", False)
-
-
-def prepare_csi_driver_of_scheduling(new: Object, old: Object) -> None:
-    """Default the field of VolumeLimitScaling, and count changes of the spec in the generation."""
-    default_scheduling(new)
-    prepare_csi_driver_update(new, old)
 
 
 FS_GROUP_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
@@ -122,12 +116,7 @@ KIND: Final = BuiltinKind(
         status=False,
         unconditional_update=False,
         prepare_update=prepare_csi_driver_update,
-        with_gates={
-            "VolumeLimitScaling": {
-                "prepare_create": default_scheduling,
-                "prepare_update": prepare_csi_driver_of_scheduling,
-            }
-        },
+        with_gates={"VolumeLimitScaling": {"defaults": default_scheduling}},
         validate=validate_csi_driver,
         validate_update=validate_csi_driver_update,
         warnings=csi_driver_warnings,

@@ -32,7 +32,7 @@ def in_order_of(message: str, value: dict[str, Any]) -> dict[str, Any]:
 
 def _object(obj: dict[str, Any], declared: Declared) -> dict[str, Any]:
     fields = declared.members
-    ordered: dict[str, Any] = {key: obj[key] for key in _TYPE if key in obj}
+    ordered: dict[str, Any] = {key: obj[key] for key in _TYPE if key in obj and key not in fields}
     ordered.update((key, _value(obj[key], field.type)) for key, (field, _) in fields.items() if key in obj)
     return {**ordered, **{key: value for key, value in obj.items() if key not in fields}}
 

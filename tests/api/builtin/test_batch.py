@@ -196,23 +196,18 @@ def test_the_checks_of_the_status_of_a_finished_job() -> None:
     ]
 
 
-def test_prefixed_labels_are_needed_only_if_both_were_there() -> None:
-    selected = {"selector": {"matchLabels": {"job-name": "a"}}}
+def test_a_generated_selector_is_checked_in_new_jobs_only() -> None:
+    labels = {"controller-uid": "u", "job-name": "a"}
+    labels |= {f"batch.kubernetes.io/{name}": value for name, value in labels.items()}
 
-    def job(*missing: str) -> dict[str, Any]:
-        labels = {"controller-uid": "u", "job-name": "a"}
-        labels |= {f"batch.kubernetes.io/{name}": value for name, value in labels.items()}
-        metadata = {"labels": {name: value for name, value in labels.items() if name not in missing}}
-        spec = {**selected, "template": {**JOB["template"], "metadata": metadata}}
+    def job(labels: dict[str, str]) -> dict[str, Any]:
+        template = {**JOB["template"], "metadata": {"labels": labels}}
+        spec = {"selector": {"matchLabels": {"job-name": "a"}}, "template": template, "suspend": True}
         return {"metadata": {"name": "a", "uid": "u"}, "spec": spec}
 
-    def fields(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
-        return [cause.field for cause in validation.changed_job(new, old) if "labels[" in cause.field]
-
-    prefixed = "batch.kubernetes.io/job-name"
-    assert fields(job(prefixed), job()) == [f"spec.template.metadata.labels[{prefixed}]"]
-    assert fields(job(prefixed), job(prefixed)) == []
-    assert fields(job("job-name"), job(prefixed)) == ["spec.template.metadata.labels[job-name]"]
+    wrong, place = job({**labels, "controller-uid": ""}), "spec.template.metadata.labels[controller-uid]"
+    assert place in [cause.field for cause in validation.job(wrong)]
+    assert place not in [cause.field for cause in validation.job_update(wrong, job(labels))]
 
 
 def test_a_job_with_a_generated_name_has_the_labels_of_its_request() -> None:

@@ -328,8 +328,8 @@ UNCONVERTED = (
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [
-        (b"a: b: c", 400, "error decoding YAML: error converting YAML to JSON: yaml: mapping values are not allowed"),
-        (b"[1]", 400, "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal arr"),
+        (b"a: b: c", 400, "error encoding patch: yaml: mapping values are not allowed"),
+        (b"[1]", 400, "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal arr"),
         (b"", 400, "invalid object type: /, Kind="),
         (b"{apiVersion: v1, kind: Secret}", 400, "invalid object type: /v1, Kind=Secret"),
         (b"{apiVersion: apps/v1, kind: ConfigMap}", 400, "invalid object type: apps/v1, Kind=ConfigMap"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias
+from typing import Final
 
 from kubechronicle.api.builtin.batch.job.validation_policies import failure_policy, success_policy
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative, sorted_labels
@@ -139,27 +139,20 @@ def _replacement(spec: Object, field: str) -> list[Cause]:
 
 def job(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check the spec and the selector of a Job, and that names of indexed pods are valid host names."""
-    return _job(obj, _GENERATED, options)
+    spec = obj["spec"]
+    is_generated = spec.get("selector") is not None and not spec.get("manualSelector")
+    causes = _generated_selector(obj["metadata"], spec) if is_generated else []
+    return causes + _whole_spec(spec, options) + _host_names(obj)
 
 
-def changed_job(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
-    """Check a changed Job as a new one; without the prefixed labels, if its template has lacked one of them."""
-    held = ((old["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
-    return _job(new, _GENERATED if all(label in held for label, _ in _PREFIXED) else _LEGACY, options)
-
-
-def _job(obj: Object, generated: _Sources, options: PodOptions) -> list[Cause]:
-    spec, metadata = obj["spec"], obj["metadata"]
-    causes: list[Cause] = []
-    if spec.get("selector") is not None and not spec.get("manualSelector"):
-        causes += _generated_selector(metadata, spec, generated)
-    causes += _whole_spec(spec, options)
-    if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
-        host = f"{metadata.get('name', '')}-{spec['completions'] - 1}"
-        if names.dns_label(host):
-            detail = f"will not able to create pod with invalid DNS label: {host}"
-            causes.append(invalid_value("metadata.name", metadata.get("name", ""), detail))
-    return causes
+def _host_names(obj: Object) -> list[Cause]:
+    spec, name = obj["spec"], obj["metadata"].get("name", "")
+    if spec.get("completionMode") != "Indexed" or (spec.get("completions") or 0) <= 0:
+        return []
+    host = f"{name}-{spec['completions'] - 1}"
+    if not names.dns_label(host):
+        return []
+    return [invalid_value("metadata.name", name, f"will not able to create pod with invalid DNS label: {host}")]
 
 
 def _whole_spec(spec: Object, options: PodOptions) -> list[Cause]:
@@ -170,19 +163,19 @@ def _whole_spec(spec: Object, options: PodOptions) -> list[Cause]:
     return causes + (label_selector(given, "spec.selector") or template_labels(spec))
 
 
-_Sources: TypeAlias = tuple[tuple[str, str], ...]
-"""Labels, each with its source in the job's metadata."""
+_GENERATED: Final = (
+    ("controller-uid", "uid"),
+    ("job-name", "name"),
+    (CONTROLLER_UID, "uid"),
+    ("batch.kubernetes.io/job-name", "name"),
+)
+"""Labels that the server adds to a job's template, each with its source in the job's metadata."""
 
-_LEGACY: Final[_Sources] = (("controller-uid", "uid"), ("job-name", "name"))
-_PREFIXED: Final[_Sources] = ((CONTROLLER_UID, "uid"), ("batch.kubernetes.io/job-name", "name"))
-_GENERATED: Final = _LEGACY + _PREFIXED
-"""Labels that the server adds to a job's template."""
 
-
-def _generated_selector(metadata: Object, spec: Object, generated: _Sources) -> list[Cause]:
+def _generated_selector(metadata: Object, spec: Object) -> list[Cause]:
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     causes: list[Cause] = []
-    wanted = {label: metadata.get(source, "") for label, source in generated}
+    wanted = {label: metadata.get(source, "") for label, source in _GENERATED}
     for label, value in wanted.items():
         field = f"spec.template.metadata.labels[{label}]"
         if label not in labels:
@@ -205,7 +198,7 @@ _STAYING: Final = (
 
 
 def job_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
-    """Check a changed Job: its selector, template (unless suspended) and policies are immutable."""
+    """Check a changed Job as a new one, and that its selector, template (unless suspended) and policies stay."""
     spec, held = new["spec"], old["spec"]
     causes = _whole_spec(spec, options) + _completions(spec, held)
     causes += immutable_selector(spec.get("selector"), held.get("selector"))
@@ -214,7 +207,7 @@ def job_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Ca
         if spec.get(name) != held.get(name):
             shown = record(spec.get(name), kind) if kind else spec.get(name)
             causes.append(invalid_value(f"spec.{name}", shown, IMMUTABLE))
-    return causes
+    return causes + _host_names(new)
 
 
 def _completions(spec: Object, held: Object) -> list[Cause]:

@@ -25,7 +25,7 @@ def prepare_slice_update(new: Object, old: Object) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def stamp_taints(new: Object, old: Object | None, now: str) -> None:
+def default_taints(new: Object, now: str) -> None:
     """Set the time at which each taint was added, if it is missing."""
     for device in new["spec"].get("devices") or ():
         for taint in device.get("taints") or ():
@@ -83,7 +83,7 @@ KIND: Final = BuiltinKind(
         status=False,
         generation=True,
         prepare_update=prepare_slice_update,
-        stamp=stamp_taints,
+        defaults=default_taints,
         drops_last=True,
         validate=validation.resource_slice,
         validate_update=validation.resource_slice_update,
