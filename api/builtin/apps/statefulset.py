@@ -14,7 +14,7 @@ from kubechronicle.api.builtin.common.checks import (
     is_zero,
     not_negative,
 )
-from kubechronicle.api.builtin.common.go_shapes import selector
+from kubechronicle.api.builtin.common.go_shapes import record, selector
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, CONTAINERS, IMAGES, NAME, Printer, age_of, at, name_of
 from kubechronicle.api.builtin.core.persistentvolumeclaim import claim_spec, storage_warnings
@@ -69,9 +69,9 @@ def _stateful_set(obj: Object) -> None:
 
 def default_unavailable(new: Object, now: str) -> None:
     """Let a rolling update replace one pod at a time."""
-    rolling = (new["spec"].get("updateStrategy") or {}).get("rollingUpdate")
-    if rolling is not None:
-        rolling.setdefault("maxUnavailable", 1)
+    strategy = new["spec"].get("updateStrategy") or {}
+    if strategy.get("type") == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+        strategy["rollingUpdate"].setdefault("maxUnavailable", 1)
 
 
 # -- validation -------------------------------------------------------------------------------------------------------
@@ -207,7 +207,9 @@ def validate_stateful_set_update(new: Object, old: Object, options: PodOptions =
 
 def _frozen_value(spec: Object, name: str) -> Any:
     """Return a field as its cause prints it: an absent list is empty, an absent text is \"\"."""
-    return spec.get(name) or ([] if name == "volumeClaimTemplates" else "" if name != "selector" else None)
+    if name == "volumeClaimTemplates":
+        return [record(claim, "PersistentVolumeClaim") for claim in spec.get(name) or ()]
+    return spec.get(name) or ("" if name != "selector" else None)
 
 
 # -- warnings ---------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def lifetimes(signer: str) -> tuple[int, int]:
 def user_annotations(given: Mapping[str, str] | None, field: str) -> list[Cause]:
     """Check what a pod's owner tells the signer: keys with a domain, and their size."""
     causes: list[Cause] = []
-    for key in map(str.lower, given or ()):
+    for key in map(str.lower, sorted(given or ())):
         problems = names.qualified_name(key)
         if not problems and "/" not in key:
             problems = ['must be a domain-prefixed key (such as "acme.io/foo")']

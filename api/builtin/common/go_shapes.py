@@ -43,6 +43,7 @@ _METADATA_ITEMS: Final[Mapping[str, tuple[str, ...]]] = {
 _ZEROS: Final[Mapping[str, Any]] = {"string": "", "bool": False, "resource.Quantity": "0", "intstr.IntOrString": 0}
 _NUMBERS: Final = frozenset(("int", "int32", "int64", "float64"))
 _METADATA_TYPE: Final = "meta.v1.ObjectMeta"
+_TYPE_META: Final = "meta.v1.TypeMeta"
 _SELECTOR: Final = "meta.v1.LabelSelector"
 _ON_SPEC: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
 """Members of Kubernetes' internal PodSecurityContext that are fields of the pod's spec in the API."""
@@ -88,14 +89,17 @@ def _record(obj: Mapping[str, Any], declared: Declared, *, compared: bool) -> Ob
 
 @functools.cache
 def _members(name: str) -> tuple[tuple[str, str, Printer | None], ...]:
-    """Return (Go name, JSON name, printer) of the fields of an internal type; for its metadata, no printer."""
+    """Return (Go name, JSON name, printer) of the fields of an internal type; for its metadata, no printer.
+
+    The kind and version of an internal object are empty, and not printed.
+    """
     made: list[tuple[str, str, Printer | None]] = []
     for field in reading.release().declared(name).fields:
         if field.name:
             made.append((field.go_name, field.name, _printer(field.type)))
         elif field.type.name == _METADATA_TYPE:
             made.append(("", "", None))
-        else:
+        elif field.type.name != _TYPE_META:
             made += _members(field.type.name)
     return tuple(made)
 

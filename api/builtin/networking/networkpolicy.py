@@ -87,8 +87,7 @@ def _policy_port(port: Object, field: str) -> list[Cause]:
         causes += port_number(number, f"{field}.port")
         if end is not None:
             if end < number:
-                # Kubernetes shows the port here, not endPort.
-                causes.append(invalid_value(f"{field}.endPort", number, "must be greater than or equal to `port`"))
+                causes.append(invalid_value(f"{field}.endPort", end, "must be greater than or equal to `port`"))
             causes += port_number(end, f"{field}.endPort")
         return causes
     if end is not None:

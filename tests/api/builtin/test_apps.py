@@ -256,3 +256,23 @@ def test_a_rolling_update_of_a_daemon_set_always_has_both_values() -> None:
     strategy = {"type": "OnDelete", "rollingUpdate": {"maxUnavailable": "10%"}}
     stored = create("apps/v1/daemonsets", {"spec": {**WORKLOAD, "updateStrategy": strategy}})
     assert stored["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "10%", "maxSurge": 0}
+
+
+def test_changed_claim_templates_are_printed_as_kubernetes_holds_them() -> None:
+    old = {"spec": {**WORKLOAD, "volumeClaimTemplates": [CLAIM]}}
+    new = {"spec": {**WORKLOAD, "volumeClaimTemplates": [{**CLAIM, "metadata": {"name": "other"}}]}}
+    (cause,) = [found for found in rejection_causes("apps/v1/statefulsets", old, new) if "Templates" in found[0]]
+    assert cause[1].startswith(
+        'Invalid value: [{"name":"other","Spec":{"AccessModes":["ReadWriteOnce"],"Selector":null,'
+    )
+    assert '"Status":{"Phase":"Pending"' in cause[1]
+
+
+def test_pods_are_replaced_one_at_a_time_in_a_rolling_update_only() -> None:
+    def strategy(given: dict[str, Any]) -> dict[str, Any]:
+        spec = {**WORKLOAD, "updateStrategy": given}
+        made: dict[str, Any] = create("apps/v1/statefulsets", {"spec": spec})["spec"]["updateStrategy"]
+        return made
+
+    assert strategy({}) == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}}
+    assert strategy({"type": "OnDelete"}) == {"type": "OnDelete"}
