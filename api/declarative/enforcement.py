@@ -42,13 +42,23 @@ class DeclaredRules:
         return self._of(definition)[0] is not None
 
     def causes(
-        self, definition: str, subresource: str, new: ReadOnlyObject, old: Object | None, in_use: InUse = NEVER
+        self,
+        definition: str,
+        subresource: str,
+        new: ReadOnlyObject,
+        old: Object | None,
+        in_use: InUse = NEVER,
+        *,
+        with_code: bool = True,
     ) -> Sequence[Cause]:
-        """Return the problems of an object in the version of its definition; of an update, if there is an old one."""
+        """Return the problems of an object in the version of its definition; of an update, if there is an old one.
+
+        ``with_code``: as in Operation.
+        """
         rule, places = self._of(definition)
         if rule is None or MAIN + subresource not in places:
             return ()
-        op = Operation(update=old is not None, option=self._option(old, in_use), with_code=True)
+        op = Operation(update=old is not None, option=self._option(old, in_use), with_code=with_code)
         return rule(op, "", new, old)
 
     def _of(self, definition: str) -> tuple[Rule | None, frozenset[str]]:

@@ -96,7 +96,9 @@ def _declared(
     if not rt.is_storage_version:
         new = conversion.convert(new, rt.api_version)
         old = None if old is None else conversion.convert(old, rt.api_version)
-    return declared.causes(rt.definition, subresource, new, old, strategy.options_in_use)
+    return declared.causes(
+        rt.definition, subresource, new, old, strategy.options_in_use, with_code=strategy.checks_immutable
+    )
 
 
 def _printed(rt: ResourceType, causes: list[Cause]) -> list[Cause]:

@@ -119,6 +119,7 @@ class Strategy:
     ``prepare_as(api version, new, old)``, ``validate_as``: rules of some versions only; old is None for a creation.
     ``drops_last``: fields of disabled features (gated_fields.py) are dropped after the hooks, not before them.
     ``pod_spec``: the path of a pod's spec; hooks of validation with a parameter ``options`` check it by feature gates.
+    ``checks_immutable``: in kube-apiserver, code checks what has changed within an immutable part, too.
     ``options_in_use``: options of tags (declarative/) that are on if the old object uses their feature.
     ``with_gates``, ``without_gates``: feature gate -> the values of other fields while it is on, or off.
     """
@@ -163,6 +164,7 @@ class Strategy:
     subresources: Mapping[str, SubresourceStrategy] = field(default_factory=lambda: _NO_SUBRESOURCES)
     drops_last: bool = False
     pod_spec: str = ""
+    checks_immutable: bool = True
     options_in_use: InUse = field(default_factory=lambda: NEVER)
     with_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     without_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -332,7 +332,7 @@ def test_quality_of_service() -> None:
     some = {"requests": {"cpu": "1"}}
     assert pods.create(pod(containers=[{**container, "resources": some}]))["status"]["qosClass"] == "Burstable"
     sent = pods.create({**pod(containers=[container]), "status": {"qosClass": "Guaranteed", "reason": "x"}})
-    assert sent["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
+    assert sent["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
 def test_a_namespace_ends_when_it_is_finalized() -> None:

@@ -78,6 +78,9 @@ def test_an_immutable_part_does_not_hide_what_kubernetes_finds_in_it_by_code_too
     slices = "discovery.k8s.io/v1/endpointslices"
     causes = rejection_causes(slices, {"addressType": "IPv4", "endpoints": []}, {"addressType": "x", "endpoints": []})
     assert sorted(field for field, _ in causes) == ["addressType", "addressType"]
+    claims, request = "resource.k8s.io/v1/resourceclaims", {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    causes = rejection_causes(claims, *({"spec": {"devices": {"requests": [request] * times}}} for times in (1, 2)))
+    assert [field for field, _ in causes] == ["spec"]
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,7 @@ def prepare_new_pod(new: Object, *, options: PodOptions = USUAL) -> None:
     spec = new["spec"]
     if options.completed_resources:
         complete_pod_resources(spec)
-    # A class that the client sent stays, as in Kubernetes' GetPodQOS.
-    sent = (new.get("status") or {}).get("qosClass")
-    new["status"] = {"phase": "Pending", "qosClass": sent or qos_class(spec, empty_decide=not options.amounts_decide)}
+    new["status"] = {"phase": "Pending", "qosClass": qos_class(spec, empty_decide=not options.amounts_decide)}
     if spec.get("schedulingGates"):
         new["status"]["conditions"] = [
             {

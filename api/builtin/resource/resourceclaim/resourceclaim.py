@@ -98,6 +98,7 @@ KIND: Final = BuiltinKind(
     resource="resourceclaims.resource.k8s.io",
     strategy=Strategy(
         update_checks=(Check.METADATA, Check.METADATA_CHANGE, Check.CHANGE),
+        checks_immutable=False,
         returns_deleted=True,
         validate=validation.claim,
         with_gates={"DRAListTypeAttributes": {"validate": partial(validation.claim, lists=True)}},
