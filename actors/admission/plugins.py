@@ -19,11 +19,6 @@ from kubechronicle.actors.admission.certificates import (
 from kubechronicle.actors.admission.chain import MinimalPlugin
 from kubechronicle.actors.admission.event_rates import EventRateLimit
 from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
-from kubechronicle.actors.admission.gated import (
-    JobValidation,
-    PodGroupProtection,
-    PodGroupWorkloadExists,
-)
 from kubechronicle.actors.admission.ingress import DefaultIngressClass
 from kubechronicle.actors.admission.limit_ranger import LimitRanger
 from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
@@ -32,7 +27,6 @@ from kubechronicle.actors.admission.node_restriction import NodeRestriction
 from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
 from kubechronicle.actors.admission.owner_references import OwnerReferencesPermissionEnforcement
 from kubechronicle.actors.admission.pod_security.plugin import PodSecurity
-from kubechronicle.actors.admission.pod_security.standards import NEWEST_MINOR
 from kubechronicle.actors.admission.pods.anti_affinity import LimitPodHardAntiAffinityTopology
 from kubechronicle.actors.admission.pods.image_policy import ImagePolicyWebhook
 from kubechronicle.actors.admission.pods.images import AlwaysPullImages
@@ -45,13 +39,14 @@ from kubechronicle.actors.admission.pods.tolerations import (
 from kubechronicle.actors.admission.pods.updates import NodeDeclaredFeatureValidator, PodResizeValidator
 from kubechronicle.actors.admission.policies.mutating import MutatingAdmissionPolicy
 from kubechronicle.actors.admission.policies.validating import ValidatingAdmissionPolicy
-from kubechronicle.actors.admission.priority import Priority
+from kubechronicle.actors.admission.priority import GROUP_POLICIES, Priority
 from kubechronicle.actors.admission.resource_quota import ResourceQuota
 from kubechronicle.actors.admission.runtime_class import RuntimeClass
 from kubechronicle.actors.admission.service_account import ServiceAccount
 from kubechronicle.actors.admission.storage import (
     DefaultStorageClass,
     PersistentVolumeClaimResize,
+    PodGroupProtection,
     StorageObjectInUseProtection,
 )
 from kubechronicle.actors.admission.webhooks.mutating import MutatingAdmissionWebhook
@@ -91,9 +86,7 @@ PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     DefaultIngressClass,
     DenyServiceExternalIPs,
     PodTopologyLabels,
-    PodGroupWorkloadExists,
     NodeDeclaredFeatureValidator,
-    JobValidation,
     PodResizeValidator,
     MutatingAdmissionPolicy,
     MutatingAdmissionWebhook,
@@ -136,33 +129,28 @@ def with_gates(enabled: Collection[str], gates: FeatureGates) -> frozenset[str]:
 def plugins_in_order(
     enabled: Collection[str],
     configurations: PluginConfigurations | None = None,
-    *,
-    review_reviews: bool = False,
-    newest_standard: int = NEWEST_MINOR,
+    features: FeatureGates | None = None,
 ) -> list[MinimalPlugin]:
-    """Return new plugins of these names, in order.
-
-    ``review_reviews``: webhooks are asked about access reviews, too (without ExcludeAdmissionWebhookVirtualResources).
-    ``newest_standard``: the minor version whose Pod Security Standards are the latest.
-    """
-    configured = _configured(configurations or PluginConfigurations(), review_reviews, newest_standard)
+    """Return new plugins of these names, in order. ``features``: the gates, with the emulated version."""
+    configured = _configured(configurations or PluginConfigurations(), features or FeatureGates())
     made = ((configured.get(name) or make)() for name, make in zip(NAMES, PLUGINS, strict=True) if name in enabled)
     return list(made)
 
 
-def _configured(
-    given: PluginConfigurations, review_reviews: bool, newest_standard: int
-) -> Mapping[str, Callable[[], MinimalPlugin]]:
-    """Return the makers of the plugins that have a configuration."""
+def _configured(given: PluginConfigurations, features: FeatureGates) -> Mapping[str, Callable[[], MinimalPlugin]]:
+    """Return the makers of the plugins that have a configuration, or follow gates."""
     tolerations = Tolerations(default=given.default_tolerations, whitelist=given.toleration_whitelist)
     seconds = given.not_ready_seconds, given.unreachable_seconds
+    reviews = not features.enabled("ExcludeAdmissionWebhookVirtualResources")
+    newest_standard = features.versions.emulation.minor
     return {
         "DefaultTolerationSeconds": lambda: DefaultTolerationSeconds(*seconds),
-        "MutatingAdmissionWebhook": lambda: MutatingAdmissionWebhook(review_reviews=review_reviews),
-        "ValidatingAdmissionWebhook": lambda: ValidatingAdmissionWebhook(review_reviews=review_reviews),
+        "MutatingAdmissionWebhook": lambda: MutatingAdmissionWebhook(review_reviews=reviews),
+        "ValidatingAdmissionWebhook": lambda: ValidatingAdmissionWebhook(review_reviews=reviews),
         "EventRateLimit": lambda: EventRateLimit(given.event_limits),
         "PodNodeSelector": lambda: PodNodeSelector(given.node_selectors),
         "PodSecurity": lambda: PodSecurity(given.pod_security, newest_standard),
         "PodTolerationRestriction": lambda: PodTolerationRestriction(tolerations),
+        "Priority": lambda: Priority(group_policies=features.enabled(GROUP_POLICIES)),
         "ResourceQuota": lambda: ResourceQuota(given.limited_resources),
     }

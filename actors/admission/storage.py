@@ -1,5 +1,5 @@
 """Admission of volumes and claims: DefaultStorageClass, StorageObjectInUseProtection, PersistentVolumeClaimResize
-(plugin/pkg/admission/storage of kube-apiserver)."""
+(plugin/pkg/admission/storage of kube-apiserver); and PodGroupProtection, which protects as well (…/scheduling)."""
 
 from __future__ import annotations
 
@@ -50,13 +50,28 @@ class StorageObjectInUseProtection(AdmissionPlugin):
     operations = frozenset({CREATE})
 
     def admit(self, attributes: Attributes, state: State) -> None:
-        if attributes.object is None or attributes.subresource:
-            return
-        meta = attributes.object["metadata"]
-        finalizers = meta.get("finalizers") or []
-        ours = PROTECTED[attributes.rt.resource]
-        if ours not in finalizers:
-            meta["finalizers"] = [*finalizers, ours]
+        _protect(attributes, PROTECTED[attributes.rt.resource])
+
+
+class PodGroupProtection(AdmissionPlugin):
+    """The same for PodGroups, which pods use."""
+
+    name = "PodGroupProtection"
+    gate = "GenericWorkload"
+    resources = frozenset({"podgroups.scheduling.k8s.io"})
+    operations = frozenset({CREATE})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        _protect(attributes, "scheduling.k8s.io/podgroup-protection")
+
+
+def _protect(attributes: Attributes, finalizer: str) -> None:
+    if attributes.object is None or attributes.subresource:
+        return
+    meta = attributes.object["metadata"]
+    finalizers = meta.get("finalizers") or []
+    if finalizer not in finalizers:
+        meta["finalizers"] = [*finalizers, finalizer]
 
 
 class PersistentVolumeClaimResize(AdmissionPlugin):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.types import (
@@ -113,11 +113,21 @@ def _plan_of(definition: str) -> _Plan | None:
     plan = _Plan(values, pointers(definition), DEFAULT_FUNCTIONS.get(name), RESOURCE_LISTS.get(name, ()))
     for field in kind.fields.values():
         target, shape = objects_below(field.type)
-        below = _plan_of(target.definition) if target is not None and target.go_name != _RECURSIVE else None
+        below = None if target is None or _contains_itself(target.definition) else _plan_of(target.definition)
         if below is not None:
             plan.below.append((field.name, shape, below))
     return None if plan.is_empty else plan
 
 
-_RECURSIVE: Final = "JSONSchemaProps"
-"""A type that contains itself. It has no defaults."""
+@functools.cache
+def _contains_itself(definition: str) -> bool:
+    """Tell whether objects of a definition have such objects below them. These types have no defaults."""
+    seen: set[str] = set()
+    pending = [definition]
+    while pending:
+        for field in ObjectType(pending.pop()).fields.values():
+            target, _ = objects_below(field.type)
+            if target is not None and target.definition not in seen:
+                seen.add(target.definition)
+                pending.append(target.definition)
+    return definition in seen

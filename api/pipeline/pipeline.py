@@ -132,8 +132,8 @@ def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext, rules: KindR
         _check_uid(rt, meta, "", ctx)
     metadata.drop_system_fields(meta, deletion=not ctx.name)
     metadata.drop_repeated_owners(meta)
+    _default(rt, obj, ctx, rules)
     if not ctx.applies:
-        _default(rt, obj, ctx, rules)
         tracking.track(rt, None, obj, ctx)
     return obj
 
@@ -194,9 +194,9 @@ def finish_create(
     return Prepared(Outcome.STORE, obj, warnings=warnings, rejection=rejection, requested=shown)
 
 
-def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext) -> Prepared:
+def prepare_create(rt: ResourceType, obj: Object, ctx: WriteContext, rules: KindRules | None = None) -> Prepared:
     """Run accept_create and finish_create, for writers without admission."""
-    prepared = finish_create(rt, accept_create(rt, obj, ctx), ctx)
+    prepared = finish_create(rt, accept_create(rt, obj, ctx, rules), ctx, (), rules)
     if prepared.rejection is not None:
         raise prepared.rejection
     return prepared
@@ -253,9 +253,10 @@ def accept_update(
             tracking.seen_by(rt, old, ctx)  # kube-apiserver converts before it compares
         _check_uid(rt, new["metadata"], old["metadata"].get("uid", ""), ctx)
         metadata.drop_repeated_owners(new["metadata"])
-    if not ctx.applies and ctx.subresource != SCALE:  # pipeline/scale.py has recorded the managers of a Scale
+    if ctx.subresource != SCALE:  # pipeline/scale.py has recorded the managers of a Scale
         _default(rt, new, ctx, rules)
-        tracking.track(rt, old, new, ctx)
+        if not ctx.applies:
+            tracking.track(rt, old, new, ctx)
     metadata.drop_repeated_owners(new["metadata"])  # the managers of a patch have seen them
     return new
 
@@ -340,9 +341,11 @@ def finish_first_update(rt: ResourceType, prepared: Prepared) -> Prepared:
     return structs.replace(prepared, outcome=Outcome.STORE, object={**prepared.object, "metadata": meta})
 
 
-def prepare_update(rt: ResourceType, old: Object, new: Object, ctx: WriteContext) -> Prepared:
+def prepare_update(
+    rt: ResourceType, old: Object, new: Object, ctx: WriteContext, rules: KindRules | None = None
+) -> Prepared:
     """Run accept_update and finish_update, for writers without admission."""
-    return finish_update(rt, old, accept_update(rt, old, new, ctx), ctx)
+    return finish_update(rt, old, accept_update(rt, old, new, ctx, rules), ctx, (), rules)
 
 
 def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warnings: Sequence[str]) -> Prepared:

@@ -143,6 +143,7 @@ _CANDIDATES = (_spaced("leasecandidates", "LeaseCandidate"),)
 _IP_ADDRESSES = _cluster("ipaddresses", "IPAddress", short=("ip",))
 _SERVICE_CIDRS = _cluster("servicecidrs", "ServiceCIDR", STATUS)
 _ATTRIBUTES = _cluster("volumeattributesclasses", "VolumeAttributesClass", short=("vac",))
+_POD_GROUPS = (_spaced("podgroups", "PodGroup", STATUS), _spaced("workloads", "Workload"))
 _MIGRATIONS = (_cluster("storageversionmigrations", "StorageVersionMigration", STATUS),)
 _HPA = _spaced("horizontalpodautoscalers", "HorizontalPodAutoscaler", STATUS, short=("hpa",), categories=ALL)
 
@@ -246,7 +247,11 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
             ),
         )
     },
-    "scheduling.k8s.io": {"v1": (_cluster("priorityclasses", "PriorityClass", short=("pc",)),)},
+    "scheduling.k8s.io": {
+        "v1": (_cluster("priorityclasses", "PriorityClass", short=("pc",)),),
+        "v1beta1": _POD_GROUPS,
+        "v1alpha3": (_spaced("compositepodgroups", "CompositePodGroup", STATUS), *_POD_GROUPS),
+    },
     "coordination.k8s.io": {"v1": (_spaced("leases", "Lease"),), "v1beta1": _CANDIDATES, "v1alpha2": _CANDIDATES},
     "node.k8s.io": {"v1": (_cluster("runtimeclasses", "RuntimeClass"),)},
     "discovery.k8s.io": {"v1": (_spaced("endpointslices", "EndpointSlice"),)},
@@ -306,6 +311,9 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("coordination.k8s.io", "leasecandidates"): ("coordination.k8s.io", "v1beta1"),
     ("resource.k8s.io", "devicetaintrules"): ("resource.k8s.io", "v1beta2"),
     ("resource.k8s.io", "resourcepoolstatusrequests"): ("resource.k8s.io", "v1alpha3"),
+    ("scheduling.k8s.io", "compositepodgroups"): ("scheduling.k8s.io", "v1alpha3"),
+    ("scheduling.k8s.io", "podgroups"): ("scheduling.k8s.io", "v1beta1"),
+    ("scheduling.k8s.io", "workloads"): ("scheduling.k8s.io", "v1beta1"),
     ("storagemigration.k8s.io", "storageversionmigrations"): ("storagemigration.k8s.io", "v1beta1"),
 }
 """(group, plural) -> stored (group, version), if it is not the group's preferred version."""
@@ -315,6 +323,9 @@ GATES: Final[Mapping[tuple[str, str], str]] = {
     ("certificates.k8s.io", "podcertificaterequests"): "PodCertificateRequest",
     ("lifecycle.k8s.io", "evictionrequests"): "EvictionRequestAPI",
     ("lifecycle.k8s.io", "evictions"): "EvictionRequestAPI",
+    ("scheduling.k8s.io", "compositepodgroups"): "CompositePodGroup",
+    ("scheduling.k8s.io", "podgroups"): "GenericWorkload",
+    ("scheduling.k8s.io", "workloads"): "GenericWorkload",
     ("storagemigration.k8s.io", "storageversionmigrations"): "StorageVersionMigrator",
 }
 """(group, plural) -> the feature gate without which no version of it is served."""

@@ -25,15 +25,22 @@ from kubechronicle.api.values.objects import Object
 _PART: Final = re.compile(r"(?P<name>\w+|\([\w|]+\))(?P<each>\[\]|\{\})?(?P<prune>!)?")
 
 
+Pair = tuple[Object, Object | None]
+"""A part of the new object, and the part of the old one that belongs to it."""
+Parts = Callable[[Object, Object | None], Iterable[Pair]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedField:
     """Fields that one feature adds.
 
     ``gate``: the feature gate; ``gates``: further ones that must be on, too. A release without a gate drops nothing.
     ``fields``: their paths, from the object at ``base`` on, which is a plain path.
+    ``parts``: yields the parts of the objects from which the paths begin; each part is judged by itself.
     ``used_by``: the paths that show that the old object uses the feature, if they are others than ``fields``.
     ``unless``: a value of the fields that older versions have, too: it stays, and it is no use of the feature.
     ``instead``: the value that replaces the fields' values; None: they are removed.
+    ``null``: they become null instead, as they are always printed.
     ``on_create``: only a creation loses the fields.
     ``since``: the minor version that added the fields, if the gate is older.
     ``drop``: removes more than the fields, from the object at ``base``.
@@ -43,9 +50,11 @@ class GatedField:
     gates: tuple[str, ...] = ()
     fields: tuple[str, ...]
     base: str = ""
+    parts: Parts | None = None
     used_by: tuple[str, ...] = ()
     unless: Any = None
     instead: Any = None
+    null: bool = False
     on_create: bool = False
     since: int = 0
     drop: Callable[[Object], None] | None = None
@@ -125,13 +134,19 @@ class _Rule:
 
     def apply(self, new: Object, old: Object | None) -> None:
         """Drop the fields from ``new``. ``old`` is None for a creation."""
-        part = self._part(new)
-        if part is None or not self._has(part, self._fields, self._goes):
+        if self._field.on_create and old is not None:
             return
-        if old is not None:
-            held = self._part(old)
-            if self._field.on_create or (held is not None and self._has(held, self._used_by, self._counts)):
-                return
+        if self._field.parts is not None:
+            for part, held in self._field.parts(new, old):
+                self._apply(part, held)
+        elif (found := self._part(new)) is not None:
+            self._apply(found, None if old is None else self._part(old))
+
+    def _apply(self, part: Object, held: Object | None) -> None:
+        if not self._has(part, self._fields, self._goes):
+            return
+        if held is not None and self._has(held, self._used_by, self._counts):
+            return
         if self._field.drop is not None:
             self._field.drop(part)
             return
@@ -157,11 +172,12 @@ class _Rule:
         return self._goes(holder, name) and holder[name] is not None and holder[name] != []
 
     def _change(self, holder: Object, name: str) -> None:
-        if self._goes(holder, name):
-            if self._field.instead is None:
-                del holder[name]
-            else:
-                holder[name] = self._field.instead
+        if not self._goes(holder, name):
+            return
+        if self._field.null or self._field.instead is not None:
+            holder[name] = self._field.instead
+        else:
+            del holder[name]
 
 
 Table = Mapping[tuple[str, str], Sequence[GatedField]]

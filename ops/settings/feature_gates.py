@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kubechronicle.actors.admission import gated, plugins
+from kubechronicle.actors.admission import plugins
 from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.kinds import GATED_FIELDS, STRATEGIES
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
@@ -20,10 +20,9 @@ from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
-PLUGIN_GATES: Final = frozenset(plugins.GATES.values()) - {cls.gate for cls in gated.WITHOUT_STEPS}
 _NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
-    *PLUGIN_GATES,
+    *plugins.GATES.values(),
     impersonation.GATE, *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in GATED_FIELDS.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),

@@ -41,7 +41,8 @@ OTHERS: Final = (
 """The packages beside the group versions of k8s.io/api."""
 
 INTERNAL: Final = (
-    *("batch", "certificates", "core", "flowcontrol", "lifecycle", "networking", "rbac", "resource", "storage"),
+    *("batch", "certificates", "core", "flowcontrol", "lifecycle", "networking", "rbac", "resource", "scheduling"),
+    "storage",
 )
 """The groups whose internal types messages print (k8s.io/kubernetes ``pkg/apis``)."""
 

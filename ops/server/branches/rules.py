@@ -71,11 +71,5 @@ class Rules:
             hooks.append(StaticNames())
         if not plan.allow_privileged:
             hooks.append(RefusedPrivilege())
-        reviews = not plan.features.enabled("ExcludeAdmissionWebhookVirtualResources")
-        made = plugins.plugins_in_order(
-            plan.admission_plugins,
-            plan.admission,
-            review_reviews=reviews,
-            newest_standard=plan.features.versions.emulation.minor,
-        )
+        made = plugins.plugins_in_order(plan.admission_plugins, plan.admission, plan.features)
         return AdmissionChain(made, state, tuple(hooks))

@@ -114,7 +114,7 @@ FLAGS = (
         "DefaultTolerationSeconds, DefaultStorageClass, StorageObjectInUseProtection, PodGroupProtection, "
         "PersistentVolumeClaimResize, RuntimeClass, CertificateApproval, CertificateSigning, "
         "ClusterTrustBundleAttest, CertificateSubjectRestriction, DefaultIngressClass, PodTopologyLabels, "
-        "PodGroupWorkloadExists, NodeDeclaredFeatureValidator, JobValidation, PodResizeValidator, "
+        "NodeDeclaredFeatureValidator, PodResizeValidator, "
         "MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, "
         "ValidatingAdmissionWebhook, ResourceQuota.",
     ),

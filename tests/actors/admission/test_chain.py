@@ -11,7 +11,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
 from kubechronicle.api.errors import status
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
+from kubechronicle.api.registry.runtime_config import Emulation, registry_for
 from kubechronicle.eventlog.memory.store import MemoryStore
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -121,6 +123,38 @@ async def test_a_missing_class_and_a_priority_set_by_the_client_are_rejected(aut
         assert "the integer value of priority (7) must not be provided in pod spec" in error["message"]
         body["spec"]["priority"] = 0
         assert (await server.post(PODS, body))["spec"]["priority"] == 0
+
+
+GATES = FeatureGates(given=dict.fromkeys(("AllAlpha", "AllBeta"), True))
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+
+
+def pod_group(name: str, **spec: Any) -> Any:
+    return {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"basic": {}}, **spec}}
+
+
+async def test_a_group_of_pods_is_protected_and_has_the_priority_of_its_class(autojump_clock: MockClock) -> None:
+    registry = registry_for({"api/all": "true"}, Emulation(gates=GATES))
+    plugins = frozenset({"Priority", "PodGroupProtection"})
+    async with open_server(other={"features": GATES, "registry": registry}, admission=plugins) as server:
+        await server.post(CLASSES, priority_class("high", 1000, preemptionPolicy="Never"))
+        made = await server.post(GROUPS, pod_group("a"))
+        assert made["metadata"]["finalizers"] == ["scheduling.k8s.io/podgroup-protection"]
+        assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+        error = (await server.ask("POST", GROUPS, pod_group("b", priority=7))).refused(403)
+        assert error["message"].endswith(
+            "priority set in the pod group (7) must match the priority computed (0) based on the priority class set in "
+            "the spec"
+        )
+        # The default of the policy is another one than that of the class.
+        error = (await server.ask("POST", GROUPS, pod_group("b", priorityClassName="high"))).refused(403)
+        assert error["message"].endswith(
+            "the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided in pod group spec; "
+            "priority admission controller computed Never from the given PriorityClass name"
+        )
+        never = pod_group("b", priorityClassName="high", preemptionPolicy="Never")
+        assert (await server.post(GROUPS, never))["spec"]["priority"] == 1000
+        await server.put(f"{GROUPS}/a/status", {**made, "status": {"conditions": []}})
 
 
 async def test_a_put_without_the_priority_keeps_it(autojump_clock: MockClock) -> None:

@@ -10,7 +10,7 @@ from in_process import JOE, PODS, open_server, pod
 from stalls.longest_pass import passes_below
 from trio.testing import MockClock
 
-from kubechronicle.actors.admission import gated, plugins
+from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
 from kubechronicle.actors.admission.runtime_class import Tolerated
 from kubechronicle.api.errors.status import StatusError
@@ -214,7 +214,7 @@ async def test_many_tolerations_take_linear_time() -> None:
 def test_plugins_of_gates_that_are_off_do_not_run() -> None:
     older = FeatureGates(effective_version(["1.34"], []))
     usual = plugins.with_gates(plugins.DEFAULT, FeatureGates())
-    assert plugins.DEFAULT - usual == {plugin.name for plugin in gated.WITHOUT_STEPS}
+    assert plugins.DEFAULT - usual == {"PodGroupProtection"}
     assert usual - plugins.with_gates(plugins.DEFAULT, older) == {
         "ClusterTrustBundleAttest", "MutatingAdmissionPolicy", "NodeDeclaredFeatureValidator", "PodTopologyLabels",
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pipeline_writes import create
+from pipeline_writes import create, rejections_of, rules_with
 from rejections import causes_of_change, rejection_causes
 
 from kubechronicle.api.builtin.batch.cronjob import schedule_problem
@@ -265,3 +265,47 @@ def test_gates_of_changes_of_a_suspended_job() -> None:
     assert changed(scheduling, cpu="2") == []
     assert changed(scheduling, selector="b") == ["spec.template.spec"]
     assert changed(scheduling, selector="b", started=False) == []
+
+
+SCHEDULED = rules_with("WorkloadWithJob", "GenericWorkload")
+GANG = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "causes"),
+    [
+        ({"scheduling": GANG}, ["gang.minCount: Invalid value: 2: must not be greater than parallelism (1)"]),
+        ({"parallelism": 2, "scheduling": {**GANG, "disruptionMode": {"all": {}}}}, None),
+        (
+            {"scheduling": {"disruptionMode": {"all": {}}}},
+            ['Invalid value: "": the disruptionMode `all` is not supported with the Basic scheduling policy'],
+        ),
+    ],
+)
+def test_scheduling_of_a_job(spec: dict[str, Any], causes: list[str] | None) -> None:
+    for path, body in (
+        ("batch/v1/jobs", {"spec": {**JOB, **spec}}),
+        ("batch/v1/cronjobs", {"spec": {"schedule": "@daily", "jobTemplate": {"spec": {**JOB, **spec}}}}),
+    ):
+        if causes is None:
+            assert "scheduling" in str(create(path, body, rules=SCHEDULED))
+            assert "scheduling" not in str(create(path, body)["spec"])
+        else:
+            found = rejections_of(path, body, rules=SCHEDULED)
+            assert [each.endswith(cause) for each, cause in zip(found, causes, strict=True)] == [True] * len(causes)
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (
+            {"schedulingPolicy": {"basic": {}}},
+            "spec.scheduling.schedulingPolicy: Invalid value: null: the basic/gang policy variant is immutable after "
+            "creation; only schedulingPolicy.gang.minCount may be updated",
+        ),
+        (None, "spec.scheduling: Invalid value: null: field cannot be cleared once set"),
+    ],
+)
+def test_the_policy_of_a_job_stays(change: Any, cause: str) -> None:
+    job = {"spec": {**JOB, "parallelism": 2, "scheduling": GANG}}
+    assert rejections_of("batch/v1/jobs", job, {"spec": {"scheduling": change}}, rules=SCHEDULED) == [cause]

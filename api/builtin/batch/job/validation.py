@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kubechronicle.api.builtin.batch.job.validation_policies import failure_policy, success_policy
+from kubechronicle.api.builtin.batch.job.validation_policies import (
+    failure_policy,
+    scheduling,
+    scheduling_update,
+    success_policy,
+)
 from kubechronicle.api.builtin.common.checks import label_selector, not_negative, sorted_labels
 from kubechronicle.api.builtin.common.go_shapes import record, selector
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
@@ -71,6 +76,8 @@ def job_spec(spec: Object, field: str, options: PodOptions) -> list[Cause]:
     elif success is not None:
         causes += success_policy(success, spec.get("completions") or 0, f"{field}.successPolicy")
     causes += _replacement(spec, f"{field}.podReplacementPolicy")
+    if spec.get("scheduling") is not None:
+        causes += scheduling(spec, f"{field}.scheduling")
     template = spec.get("template") or {}
     causes += pod_template(template, f"{field}.template", options) + _restart_policy(template, f"{field}.template")
     policy = (template.get("spec") or {}).get("restartPolicy", "")
@@ -207,7 +214,7 @@ def job_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Ca
         if spec.get(name) != held.get(name):
             shown = record(spec.get(name), kind) if kind else spec.get(name)
             causes.append(invalid_value(f"spec.{name}", shown, IMMUTABLE))
-    return causes + _host_names(new)
+    return causes + scheduling_update(spec, held, "spec.scheduling") + _host_names(new)
 
 
 def _completions(spec: Object, held: Object) -> list[Cause]:

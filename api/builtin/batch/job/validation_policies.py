@@ -160,3 +160,34 @@ def count_indexes(text: str, completions: int) -> tuple[int, str]:
             return 0, f"non-increasing order, previous: {last}, current: {first}"
         total, last = total + end - first + 1, end
     return total, ""
+
+
+# -- scheduling (KEP-5547) --------------------------------------------------------------------------------------------
+
+
+def scheduling(spec: Object, field: str) -> list[Cause]:
+    """Check that a gang is not larger than all pods at once, and that pods are disrupted together only in a gang."""
+    given = spec["scheduling"]
+    policy, disruption = given.get("schedulingPolicy") or {}, given.get("disruptionMode") or {}
+    gang, basic = policy.get("gang"), policy.get("basic")
+    least = None if gang is None else gang.get("minCount")
+    most = 1 if spec.get("parallelism") is None else spec["parallelism"]
+    causes: list[Cause] = []
+    if least is not None and least > most:
+        detail = f"must not be greater than parallelism ({most})"
+        causes.append(invalid_value(f"{field}.schedulingPolicy.gang.minCount", least, detail))
+    if (basic is not None or gang is None) and disruption.get("all") is not None and disruption.get("single") is None:
+        detail = "the disruptionMode `all` is not supported with the Basic scheduling policy"
+        causes.append(invalid_value(f"{field}.disruptionMode", "", detail))
+    return causes
+
+
+def scheduling_update(spec: Object, held: Object, field: str) -> list[Cause]:
+    """Reject a change between the policies basic and gang. Tags reject that one is added or removed."""
+    new, old = ((each.get("scheduling") or {}).get("schedulingPolicy") for each in (spec, held))
+    if new is None or old is None or (new.get("basic") is None) == (old.get("basic") is None):
+        return []
+    detail = (
+        "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be updated"
+    )
+    return [invalid_value(f"{field}.schedulingPolicy", None, detail)]

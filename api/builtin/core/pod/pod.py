@@ -113,12 +113,6 @@ def set_app_armor_fields(new: Object) -> None:
             container.setdefault("securityContext", {})["appArmorProfile"] = profile
 
 
-def complete_new_pod(new: Object) -> None:
-    """Copy AppArmor profiles to fields, and set the protocols of probes."""
-    set_app_armor_fields(new)
-    default_protocols(new["spec"])
-
-
 CLAIM_STATUSES: Final = (
     "resourceClaimStatuses",
     "extendedResourceClaimStatus",
@@ -235,10 +229,7 @@ KINDS: Final = (
                     "prepare_update": keep_pod_resources,
                     "subresources": MappingProxyType({**_SUBRESOURCES, "resize": _COMPLETED}),
                 },
-                "H2CContainerProbe": {
-                    "prepare_update": lambda new, old: default_protocols(new["spec"]),
-                    "canonicalize": complete_new_pod,
-                },
+                "H2CContainerProbe": {"defaults": lambda new, now: default_protocols(new["spec"])},
             },
         ),
         gated_fields={

@@ -153,8 +153,22 @@ def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
         causes += requirements({"limits": spec["overhead"]}, f"{field}.overhead")
     if spec.get("os") is not None:
         causes += operating_system(spec, field)
+    if spec.get("schedulingGroup") is not None:
+        causes += _scheduling_group(spec, f"{field}.schedulingGroup")
     if facts.files:
         causes += _files_of_variables(facts.files, spec)
+    return causes
+
+
+def _scheduling_group(spec: Object, field: str) -> list[Cause]:
+    """Check the reference to a PodGroup. A pod of a group has no responders to evictions."""
+    name = spec["schedulingGroup"].get("podGroupName")
+    if name is None:
+        causes = [invalid_value(f"{field}.podGroupName", None, "must specify one of: `podGroupName`")]
+    else:
+        causes = dns_subdomain(name, f"{field}.podGroupName")
+    if spec.get("evictionResponders"):
+        causes.append(forbidden(field, "may not be set when evictionResponders is set"))
     return causes
 
 
