@@ -107,7 +107,9 @@ def track(
     try:
         changed, removed = field_sets.compare(kind.zero() if old is None else _plain(old), new, kind)
     except NoPathElement:
-        return  # no entries rather than wrong ones
+        if held:  # those of before rather than wrong ones
+            metadata["managedFields"] = held
+        return
     changed = field_sets.without_paths(strip_untracked(changed), reset)
     if not entries:
         if changed:

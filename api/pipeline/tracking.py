@@ -18,7 +18,7 @@ from kubechronicle.api.pipeline import bodies, conversion, custom_versions, serv
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import put_back, within_owned_lists
 from kubechronicle.api.schema.types import ObjectType
-from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy
+from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep_metadata
 from kubechronicle.api.strategy.write_context import WriteContext
 from kubechronicle.api.values.objects import Object
 
@@ -90,19 +90,23 @@ def track(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) 
 
 
 def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) -> None:
-    """Do as ``track`` for a custom object. It loses all entries if field managers cannot handle it.
+    """Do as ``track`` for a custom object. It keeps the entries of before if field managers cannot handle it.
 
     That is an object of another kind or version, or outside its schema, also that of an entry's version. The checks
     refuse most of these objects: not those that were stored before, nor changes that a subresource ignores.
     """
+    if not _tracked_custom(rt, old, new, ctx):
+        keep_metadata(new, {"metadata": {}} if old is None else old, "managedFields")
+
+
+def _tracked_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteContext) -> bool:
+    """Record the writer of a custom object, if field managers can handle it."""
     if new["apiVersion"] != rt.api_version or new["kind"] != rt.kind:
-        new["metadata"].pop("managedFields", None)
-        return
+        return False
     before = None if old is None else seen_by(rt, old, ctx)
     kind = rt.custom.kind_type
     if not (_fits(before, kind) and (not ctx.subresource or _fits(new, kind))):
-        new["metadata"].pop("managedFields", None)
-        return
+        return False
     try:
         managers.track(
             kind,
@@ -114,7 +118,8 @@ def _track_custom(rt: ResourceType, old: Object | None, new: Object, ctx: WriteC
             is_version=partial(server_side_apply.is_version, rt),
         )
     except Unconvertible:
-        new["metadata"].pop("managedFields", None)
+        return False
+    return True
 
 
 def shares(rt: ResourceType, mark: Any, ctx: WriteContext) -> bool:

@@ -231,14 +231,14 @@ def test_strategic_merge_is_not_supported() -> None:
     assert error.value.code == 415
 
 
-def test_objects_outside_their_schema_lose_their_owners() -> None:
+def test_objects_outside_their_schema_keep_their_owners() -> None:
     broken = orjson.loads(orjson.dumps(OLD))
     broken["spec"]["replicas"] = "many"
     plain = widgets(subresources={})
     done = patch(plain, broken, {"spec": {"size": 4}})
     assert done.object["spec"]["size"] == 4
     assert done.object["metadata"]["generation"] == 2
-    assert "managedFields" not in done.object["metadata"]
+    assert done.object["metadata"]["managedFields"] == OLD["metadata"]["managedFields"]
 
 
 def test_defaults_and_pruning_show_in_the_next_write() -> None:
@@ -353,7 +353,7 @@ def test_owners_in_a_version_that_lacks_a_field() -> None:
     wider["properties"]["spec"]["properties"]["extra"] = {"type": "string"}
     _, older = resource_types(definition(older=wider))
     done = patch(older, OLD, {"spec": {"extra": "x"}}, "seven").object
-    assert "managedFields" not in done["metadata"]
+    assert done["metadata"]["managedFields"] == OLD["metadata"]["managedFields"]
     config = widget({"name": "b"})
     config["apiVersion"] = f"{GROUP}/v1beta1"
     held = stored_again(apply(older, OLD, config, "ap").object)

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from pipeline_writes import create
+from pipeline_writes import create, update
 from rejections import VALID, rejection_causes
 
 from kubechronicle.api.errors.status import StatusError
@@ -101,6 +101,13 @@ def test_the_writer_owns_defaults_that_depend_on_gates_and_the_time(
     for name in owned:
         fields = fields[name]
     assert fields == {}
+
+
+def test_owners_stay_when_a_list_has_items_without_keys() -> None:
+    path = "/v1/serviceaccounts"
+    held = create(path, {"automountServiceAccountToken": False}, name="a")
+    owners = held["metadata"]["managedFields"]
+    assert update(path, held, {"secrets": [{}]}).object["metadata"]["managedFields"] == owners
 
 
 def test_what_tags_find_comes_last() -> None:
