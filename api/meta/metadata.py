@@ -166,7 +166,7 @@ def validate(
     if finalizers:
         causes += validate_finalizers(finalizers, f"{field}.finalizers")
     if "managedFields" in metadata:
-        causes += _validate_managed_fields(metadata["managedFields"], field)
+        causes += validate_managed_fields(metadata["managedFields"], field)
     if kube and finalizers:
         causes += validate_kube_finalizers(finalizers, f"{field}.finalizers")
     return causes
@@ -193,7 +193,7 @@ def validate_update(
         if metadata.get(name) != old.get(name):
             causes.append(invalid_value(f"{field}.{name}", metadata.get(name), IMMUTABLE))
     causes += _validate_marks(metadata, field)
-    causes += _validate_managed_fields(metadata.get("managedFields", ()), field)
+    causes += validate_managed_fields(metadata.get("managedFields", ()), field)
     if kube and "finalizers" in metadata:
         causes += validate_kube_finalizers(metadata["finalizers"], f"{field}.finalizers")
     return causes
@@ -344,7 +344,8 @@ def validate_kube_finalizers(finalizers: Sequence[str], field: str) -> list[Caus
 OPERATIONS: Final = ("Apply", "Update")
 
 
-def _validate_managed_fields(entries: Sequence[Mapping[str, Any]], field: str) -> list[Cause]:
+def validate_managed_fields(entries: Sequence[Mapping[str, Any]], field: str) -> list[Cause]:
+    """Check the entries of managedFields, as far as no clock or type is needed. ``field``: the path of the metadata."""
     causes: list[Cause] = []
     for index, entry in enumerate(entries):
         operation, manager = entry.get("operation", ""), entry.get("manager", "")

@@ -44,6 +44,7 @@ from kubechronicle.api.pipeline.preconditions import check_revision, check_uid, 
 from kubechronicle.api.pipeline.tracking import rules_of
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import null_lists, types
+from kubechronicle.api.schema.empties import named, put_back
 from kubechronicle.api.strategy.strategy import Strategy, keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
 from kubechronicle.api.strategy.write_context import Prepared as Prepared
@@ -292,7 +293,9 @@ def finish_update(
     if not strategy.drops_last or below is not None:
         rules.drop(rt.resource, ctx.subresource if below is not None else "", new, old)
     if below is not None:
+        restored = put_back(new, named(ctx.empties, below.empties))
         below.prepare(new, old)
+        restored.undo()
         if below.timed is not None:
             below.timed(new, old, ctx.now)
     else:

@@ -22,7 +22,6 @@ from kubechronicle.api.pipeline import bodies, custom_scale, custom_versions, pa
 from kubechronicle.api.pipeline.preconditions import check_uid
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.types import object_type
-from kubechronicle.api.values import names
 from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 
@@ -298,7 +297,7 @@ def with_scale(rt: ResourceType, old: Object, scale: Mapping[str, Any]) -> Objec
     if rt.custom is not None:
         return custom_scale.with_scale(rt, old, scale)
     meta = scale["metadata"]
-    causes = metadata.validate(meta, namespaced=True, name_check=names.subdomain_name, kube=True)
+    causes = metadata.validate_managed_fields(meta.get("managedFields") or (), "metadata")  # the rest is dropped
     causes += default_rules().declared.causes(SCALE_DEFINITION, "scale", scale, None)  # no gate chooses
     if causes:
         raise status.invalid(SCALE_GROUP, "Scale", old["metadata"].get("name", ""), causes)

@@ -69,6 +69,7 @@ class SubresourceStrategy:
     ``lenient_in``: API versions older than the rules; ``validate_update`` does not apply to them.
     ``checks``: the checks of an update, in their order. CHANGE is this ``validate_update``.
     ``validate_now``: more of CHANGE, for rules that need the time.
+    ``empties``: the fields in which ``prepare`` tells an empty list from none, as in ``empties.named``.
     """
 
     prepare: PrepareUpdate
@@ -79,6 +80,7 @@ class SubresourceStrategy:
     lenient_in: tuple[str, ...] = ()
     checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE)
     validate_now: ValidateNow | None = None
+    empties: tuple[str, ...] = ()
 
 
 _NO_SUBRESOURCES: Final[Mapping[str, SubresourceStrategy]] = MappingProxyType({})

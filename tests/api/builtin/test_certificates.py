@@ -8,6 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pipeline_writes import Object, create, rejections_of, update
+from pod_certificates import request_of_pod
 
 PATH = "certificates.k8s.io/v1/certificatesigningrequests"
 TIME = "2020-01-01T00:00:00Z"
@@ -68,45 +69,34 @@ PODS = "certificates.k8s.io/v1/podcertificaterequests"
 DENIED = {"type": "Denied", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": TIME}
 
 
-def _of_pod(**spec: object) -> Object:
-    key = ec.generate_private_key(ec.SECP256R1())
-    signed = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
-    usual = {
-        "signerName": "pods.example.com/web", "podName": "p", "podUID": "u1", "serviceAccountName": "a",
-        "serviceAccountUID": "u2", "nodeName": "n", "nodeUID": "u3",
-        "stubPKCS10Request": base64.b64encode(signed.public_bytes(serialization.Encoding.DER)).decode(),
-    }  # fmt: skip
-    return {"spec": {**usual, **spec}}
-
-
 def test_a_request_for_the_certificate_of_a_pod() -> None:
-    made = create(PODS, _of_pod())
+    made = create(PODS, request_of_pod())
     assert made["spec"]["maxExpirationSeconds"] == 86400
-    assert rejections_of(PODS, _of_pod(maxExpirationSeconds=3599)) == [
+    assert rejections_of(PODS, request_of_pod(maxExpirationSeconds=3599)) == [
         "spec.maxExpirationSeconds: Invalid value: 3599: must be in the range [3600, 7862400]"
     ]
-    assert rejections_of(PODS, _of_pod(signerName="kubernetes.io/x", maxExpirationSeconds=86401)) == [
+    assert rejections_of(PODS, request_of_pod(signerName="kubernetes.io/x", maxExpirationSeconds=86401)) == [
         "spec.maxExpirationSeconds: Invalid value: 86401: must be in the range [3600, 86400]"
     ]
     one_of = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"
-    assert rejections_of(PODS, _of_pod(stubPKCS10Request="")) == [f"spec: Invalid value: {one_of}"]
-    (found,) = rejections_of(PODS, _of_pod(), {"spec": {"podName": "q"}})
+    assert rejections_of(PODS, request_of_pod(stubPKCS10Request="")) == [f"spec: Invalid value: {one_of}"]
+    (found,) = rejections_of(PODS, request_of_pod(), {"spec": {"podName": "q"}})
     assert found.startswith("spec: Invalid value: {")
 
 
 def test_a_request_of_a_pod_ends_once() -> None:
-    made = create(PODS, _of_pod())
+    made = create(PODS, request_of_pod())
     denied = update(PODS, made, {"status": {"conditions": [DENIED]}}, "status").object
     assert denied["status"] == {"conditions": [DENIED]}
     both = [DENIED, {**DENIED, "type": "Odd"}]
-    assert rejections_of(PODS, _of_pod(), {"status": {"conditions": both}}, below="status") == [
+    assert rejections_of(PODS, request_of_pod(), {"status": {"conditions": both}}, below="status") == [
         'status.conditions.[1].type: Unsupported value: "Odd": supported values: "Issued", "Denied", "Failed"'
     ]
     text = "non-condition status fields must be empty when denying or failing the PodCertificateRequest"
     change = {"status": {"conditions": [DENIED], "certificateChain": "x"}}
-    assert rejections_of(PODS, _of_pod(), change, below="status") == [f"status: Invalid value: {text}"]
+    assert rejections_of(PODS, request_of_pod(), change, below="status") == [f"status: Invalid value: {text}"]
     issued = {"status": {"conditions": [{**DENIED, "type": "Issued"}]}}
-    assert rejections_of(PODS, _of_pod(), issued, below="status") == [
+    assert rejections_of(PODS, request_of_pod(), issued, below="status") == [
         'status.certificateChain: Invalid value: "": issued certificate chain must contain at least one certificate'
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ class PodOptions:
     ``scheduling_of_suspended``: so may their scheduling after the Job has run; before, it always may.
     ``amounts_decide``: a pod's own resources decide on its QoS class only if they name an amount (KEP-2837).
     ``completed_resources``: these resources are completed after admission, by those of the containers.
+    ``images_without_reference``: image volumes may lack a reference. No gate allows it, only an object that has one.
     """
 
     comparing_tolerations: bool = False
@@ -58,15 +59,19 @@ class PodOptions:
     scheduling_of_suspended: bool = True
     amounts_decide: bool = True
     completed_resources: bool = True
+    images_without_reference: bool = False
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodOptions:
         """Return the choices of feature gates."""
-        return cls(**{each.name: gates.enabled(GATES[each.name]) for each in fields(cls)})
+        return cls(**{name: gates.enabled(gate) for name, gate in GATES.items()})
 
     def allowing(self, held: Object) -> PodOptions:
         """Return the choices for an update of the pod spec ``held``: what that uses is allowed."""
         used = {}
+        for volume in held.get("volumes") or ():
+            if volume.get("image") is not None and not volume["image"].get("reference"):
+                used["images_without_reference"] = True
         if not self.comparing_tolerations:
             operators = {each.get("operator") for each in held.get("tolerations") or ()}
             used["comparing_tolerations"] = bool(operators & {"Lt", "Gt"})

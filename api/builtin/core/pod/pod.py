@@ -5,6 +5,7 @@ Source: Kubernetes' ``registry/core/pod/strategy.go`` and ``apis/core/v1/default
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -189,15 +190,16 @@ def keep_pod_resources(new: Object, old: Object) -> None:
         spec["resources"] = copy_object(held["resources"])
 
 
+_STATUS: Final = status_update(
+    "spec",
+    metadata=("ownerReferences", "deletionTimestamp"),
+    prepare=prepare_pod_status,
+    validate_update=validation_subresources.pod_status,
+    warnings=warnings.pod_status_warnings,
+    reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+)
 _SUBRESOURCES: Final = {
-    "status": status_update(
-        "spec",
-        metadata=("ownerReferences", "deletionTimestamp"),
-        prepare=prepare_pod_status,
-        validate_update=validation_subresources.pod_status,
-        warnings=warnings.pod_status_warnings,
-        reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
-    ),
+    "status": replace(_STATUS, empties=tuple(f"status.{name}" for name in CLAIM_STATUSES)),
     "ephemeralcontainers": SubresourceStrategy(
         prepare=restrict_to_ephemeral_containers,
         validate_update=validation_subresources.ephemeral_containers_update,

@@ -67,7 +67,9 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None, options: PodOp
         causes.append(required(f"{field}.terminationGracePeriodSeconds"))
     good: dict[str, Object] = {}
     if spec.get("volumes"):
-        good, found = volumes(spec["volumes"], f"{field}.volumes", pod)
+        good, found = volumes(
+            spec["volumes"], f"{field}.volumes", pod, images_without_reference=options.images_without_reference
+        )
         causes += found
     claims = frozenset(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name"))
     if spec.get("resourceClaims"):

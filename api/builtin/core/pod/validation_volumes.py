@@ -300,8 +300,13 @@ def _others(volume: Object) -> bool:
     return any(name in volume for name in POD_SOURCES if name != "image")
 
 
-def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[str, Object], list[Cause]]:
-    """Return the valid volumes by name, and the causes. ``pod`` is the pod's metadata, or None for a template."""
+def volumes(
+    given: list[Object], field: str, pod: Object | None, *, images_without_reference: bool
+) -> tuple[dict[str, Object], list[Cause]]:
+    """Return the valid volumes by name, and the causes. ``pod`` is the pod's metadata, or None for a template.
+
+    ``images_without_reference``: as in PodOptions.
+    """
     causes: list[Cause] = []
     good: dict[str, Object] = {}
     owner = (pod or {}).get("name", "")
@@ -309,7 +314,12 @@ def volumes(given: list[Object], field: str, pod: Object | None) -> tuple[dict[s
     for index, volume in enumerate(given):
         path, name = f"{field}[{index}]", volume.get("name", "")
         found = one_source(volume, POD_SOURCES, path)
-        if pod is not None and "image" in volume and not volume["image"].get("reference") and not _others(volume):
+        if (
+            not images_without_reference
+            and "image" in volume
+            and not volume["image"].get("reference")
+            and not _others(volume)
+        ):
             found.insert(0, required(f"{path}.image.reference"))
         if "iscsi" in volume and initiator_too_long(name, volume["iscsi"]):
             found.append(invalid_value(f"{path}.name", name, INITIATOR_TOO_LONG))

@@ -5,6 +5,7 @@ Source: Kubernetes' ``registry/resource/resourceslice``, ``apis/resource`` and `
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since
@@ -87,6 +88,12 @@ KIND: Final = BuiltinKind(
         drops_last=True,
         validate=validation.resource_slice,
         validate_update=validation.resource_slice_update,
+        with_gates={
+            "DRAFractionalCapacityRange": {
+                "validate": partial(validation.resource_slice, fractional=True),
+                "validate_update": partial(validation.resource_slice_update, fractional=True),
+            }
+        },
         warnings=slice_warnings,
     ),
     gated_fields={

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, immutable, qualified_name, wrong
@@ -62,17 +64,17 @@ _SEMANTIC: Final = re.compile(
 _LISTS: Final = ("bools", "ints", "strings", "versions")
 
 
-def resource_slice(obj: Object) -> list[Cause]:
-    """Check a new slice."""
-    return _spec(obj["spec"], {})
+def resource_slice(obj: Object, *, fractional: bool = False) -> list[Cause]:
+    """Check a new slice. ``fractional``: amounts of policies may have fractions (KEP-5075)."""
+    return _spec(obj["spec"], {}, fractional=fractional)
 
 
-def resource_slice_update(new: Object, old: Object) -> list[Cause]:
+def resource_slice_update(new: Object, old: Object, *, fractional: bool = False) -> list[Cause]:
     """Check a changed slice: its driver, pool and node are immutable."""
-    return _spec(new["spec"], old["spec"])
+    return _spec(new["spec"], old["spec"], fractional=fractional)
 
 
-def _spec(spec: Object, held: Object) -> list[Cause]:
+def _spec(spec: Object, held: Object, *, fractional: bool) -> list[Cause]:
     pool = spec.get("pool") or {}
     causes = csi_driver_name(spec.get("driver", ""), "spec.driver") + _pool(pool, "spec.pool")
     if held:
@@ -88,7 +90,8 @@ def _spec(spec: Object, held: Object) -> list[Cause]:
 
     def check(device: Object, field: str) -> list[Cause]:
         per_device = bool(spec.get("perDeviceNodeSelection"))
-        return _device(device, before.get(device.get("name", "")), field, per_device=per_device)
+        known = before.get(device.get("name", ""))
+        return _device(device, known, field, per_device=per_device, fractional=fractional)
 
     most = MAX_DEVICES_WITH_MORE if more else MAX_DEVICES
     causes += check_each_unique(devices, most, "spec.devices", check, lambda device: device.get("name", ""))
@@ -169,7 +172,7 @@ def _device_placement(device: Object, field: str, *, per_device: bool) -> list[C
 # -- devices ----------------------------------------------------------------------------------------------------------
 
 
-def _device(device: Object, before: Object | None, field: str, *, per_device: bool) -> list[Cause]:
+def _device(device: Object, before: Object | None, field: str, *, per_device: bool, fractional: bool) -> list[Cause]:
     causes = dns_label(device.get("name", ""), f"{field}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     total = len(attributes) + len(capacity)
@@ -181,8 +184,9 @@ def _device(device: Object, before: Object | None, field: str, *, per_device: bo
         detail = f"the total number of attribute values must not exceed {MAX_ATTRIBUTE_VALUES}"
         causes.append(invalid_value(field, values, detail))
     causes += _map(attributes, MAX_KEY, f"{field}.attributes", attribute_name, _attribute)
-    shared = bool(device.get("allowMultipleAllocations"))
-    causes += _map(capacity, MAX_KEY, f"{field}.capacity", attribute_name, _shared if shared else _unshared)
+    if before is None or (before.get("capacity") or {}) != capacity:
+        rule = partial(_shared, fractional=fractional) if device.get("allowMultipleAllocations") else _unshared
+        causes += _map(capacity, MAX_KEY, f"{field}.capacity", attribute_name, rule)
     if before is None or before.get("taints") != device.get("taints"):
         causes += check_each(device.get("taints"), MAX_TAINTS, f"{field}.taints", taint)
     consumed = device.get("consumesCounters")
@@ -250,7 +254,7 @@ def _unshared(capacity: Object, field: str) -> list[Cause]:
     return [forbidden(f"{field}.requestPolicy", "allowMultipleAllocations must be true")]
 
 
-def _shared(capacity: Object, field: str) -> list[Cause]:
+def _shared(capacity: Object, field: str, *, fractional: bool) -> list[Cause]:
     policy, path = capacity.get("requestPolicy"), f"{field}.requestPolicy"
     if policy is None:
         return []
@@ -265,11 +269,11 @@ def _shared(capacity: Object, field: str) -> list[Cause]:
         return [required(f"{path}.default", f"required when {member} is defined")]
     largest = capacity.get("value", "0")
     if values:
-        return _options(values, default, largest, f"{path}.validValues")
-    return _range(limits or {}, default, largest, f"{path}.validRange")
+        return _options(values, default, largest, f"{path}.validValues", fractional=fractional)
+    return _range({**(limits or {}), "default": default}, largest, f"{path}.validRange", fractional=fractional)
 
 
-def _options(values: list[str], default: str, largest: str, field: str) -> list[Cause]:
+def _options(values: list[str], default: str, largest: str, field: str, *, fractional: bool) -> list[Cause]:
     of, causes = quantity.value_of, list[Cause]()
     for index in range(1, len(values)):
         if of(values[index - 1]) > of(values[index]):
@@ -281,41 +285,73 @@ def _options(values: list[str], default: str, largest: str, field: str) -> list[
             return []
         return [invalid_value(path, value, f"option is larger than capacity value: {largest}")]
 
-    causes += check_each_unique(values, MAX_OPTIONS, field, option, lambda value: str(math.ceil(of(value))))
+    def key(value: str) -> str:
+        return str(of(value).normalize() if fractional else math.ceil(of(value)))
+
+    causes += check_each_unique(values, MAX_OPTIONS, field, option, key)
     if len(values) > MAX_OPTIONS or all(of(value) != of(default) for value in values):
         causes.append(invalid_value(field, default, "default value is not valid according to the requestPolicy"))
     return causes
 
 
-def _range(limits: Object, default: str, largest: str, field: str) -> list[Cause]:
+def _range(limits: Object, largest: str, field: str, *, fractional: bool) -> list[Cause]:
+    """Check a range. ``limits``: its members, with the default of the policy as one more."""
     of, causes = quantity.value_of, list[Cause]()
-    low, high, step = limits.get("min"), limits.get("max"), limits.get("step")
+    low, high, default = limits.get("min"), limits.get("max"), limits["default"]
     if low is None:
         return [required(f"{field}.min", "required when validRange is defined")]
     if of(low) > of(largest):
         causes.append(invalid_value(f"{field}.min", low, f"min is larger than capacity value: {largest}"))
     if of(default) < of(low):
-        causes.append(invalid_value(f"{field}.min", default, f"default is less than min: {low}"))
+        causes.append(invalid_value(f"{field}.default", default, f"default is less than min: {low}"))
     if high is not None:
         if of(low) > of(high):
             causes.append(invalid_value(f"{field}.max", low, f"min is larger than max: {high}"))
         if of(high) > of(largest):
             causes.append(invalid_value(f"{field}.max", high, f"max is larger than capacity value: {largest}"))
         if of(default) > of(high):
-            causes.append(invalid_value(f"{field}.max", default, f"default is more than max: {high}"))
-    return causes if step is None else causes + _steps(low, high, step, default, largest, f"{field}.step")
+            causes.append(invalid_value(f"{field}.default", default, f"default is more than max: {high}"))
+    parts = [(name, limits[name]) for name in _RANGE if limits.get(name) is not None]
+    thousandths = fractional and any(of(value) % 1 for _, value in parts)
+    if thousandths:
+        text = "value cannot be represented as a milli value"
+        if unsafe := [
+            invalid_value(f"{field}.{name}", value, text) for name, value in parts if not _in_milli(of(value))
+        ]:
+            return causes + unsafe
+    return causes if limits.get("step") is None else causes + _steps(limits, parts, largest, field, milli=thousandths)
 
 
-def _steps(low: str, high: str | None, step: str, default: str, largest: str, field: str) -> list[Cause]:
+_RANGE: Final = ("default", "min", "max", "step")
+_LARGEST: Final = 2**63 - 1
+
+
+def _in_milli(value: Decimal) -> bool:
+    return not value * 1000 % 1 and abs(value * 1000) <= _LARGEST
+
+
+def _steps(limits: Object, parts: list[tuple[str, str]], largest: str, field: str, *, milli: bool) -> list[Cause]:
     of, causes = quantity.value_of, list[Cause]()
+    low, step = limits["min"], limits["step"]
+    if of(step) <= 0:
+        return [invalid_value(f"{field}.step", step, "must be greater than zero")]
     if of(low) + of(step) > of(largest):
-        first = quantity.total((low, step))
-        detail = f"one step {first} is larger than capacity value: {largest}"
-        causes.append(invalid_value(field, step, detail))
-    size, start = quantity.in_units(step), quantity.in_units(low)
-    for value in (default, high):
-        # A step of zero is rejected here. Kubernetes gives no response to it.
-        if value is not None and (not size or (quantity.in_units(value) - start) % size):
+        detail = f"one step {quantity.total((low, step))} is larger than capacity value: {largest}"
+        causes.append(invalid_value(f"{field}.step", step, detail))
+    if not milli and (wrong := [each for name, value in parts for each in _too_large(value, f"{field}.{name}")]):
+        return causes + wrong
+    exponent = -3 if milli else 0
+    size, start = quantity.in_units(step, exponent), quantity.in_units(low, exponent)
+    for value in (limits["default"], limits.get("max")):
+        if value is not None and (quantity.in_units(value, exponent) - start) % size:
             detail = f"value is not a multiple of a given step ({step}) from ({low})"
-            causes.append(invalid_value(field, value, detail))
+            causes.append(invalid_value(f"{field}.step", value, detail))
     return causes
+
+
+def _too_large(value: str, field: str) -> list[Cause]:
+    """Reject an amount outside the whole numbers that Kubernetes computes with."""
+    number = quantity.value_of(value)
+    if number < 0:
+        return [invalid_value(field, value, "must be greater than or equal to 0")]
+    return [invalid_value(field, value, f"must not be larger than {_LARGEST}")] if number > _LARGEST else []
