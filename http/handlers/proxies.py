@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 from kubechronicle.actors.writing.targets import Caller, Target
@@ -24,11 +23,13 @@ from kubechronicle.http.handlers.kubelets import kubelet_of, read_object
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.addresses import Reach
 from kubechronicle.http.outgoing.networks import Network
+from kubechronicle.http.outgoing.service_addresses import SERVICE_NAME, ready_endpoints
 from kubechronicle.http.proxying.dialing import BackendServer, ClientFiles, ClientTls, DialError, host_port
 from kubechronicle.http.proxying.reverse_proxy import Location, join_path, proxy
 
 METHODS: Final = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 KINDS: Final = {"pods": "PodProxyOptions", "services": "ServiceProxyOptions", "nodes": "NodeProxyOptions"}
+SLICES: Final = "endpointslices.discovery.k8s.io"
 SCHEMES: Final = frozenset(("", "http", "https"))
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -122,46 +123,51 @@ async def _service(backend: Backend, context: Context, namespace: str, scheme: s
     wanted = port
     if port.isdecimal():
         wanted = await read_object(backend, context, "services", namespace, name, name_of_port)
-    look = partial(_candidates, wanted=wanted)
+    slices = await _slices(backend, context, namespace, name)
+    family = await _family(backend, context)
+    for endpoint, number in ready_endpoints(slices, wanted, family):
+        if await _is_of_pod(backend, context, namespace, endpoint):
+            return _at(backend, scheme, endpoint["addresses"][0], str(number))
+    raise status.service_unavailable(f"no endpoints available for service {go_quote(name)}")
+
+
+async def _slices(backend: Backend, context: Context, namespace: str, name: str) -> list[Object]:
+    """Return the EndpointSlices of a Service and their endpoints, both in random order."""
+    reads = backend.store.reads
+    await reads.wait_consistent()
+    entries = [each for each in reads.entries(SLICES, namespace) if each.labels.get(SERVICE_NAME) == name]
+    slices = []
+    for entry in entries:
+        found = await context.turn.read(entry, lambda obj: obj)
+        endpoints = list(found.get("endpoints") or ())
+        random.shuffle(endpoints)
+        slices.append({**found, "endpoints": endpoints})
+    random.shuffle(slices)
+    return slices
+
+
+async def _family(backend: Backend, context: Context) -> str:
+    """Return the address family that the cluster prefers: that of its own Service."""
+
+    def first(service: Object) -> str:
+        return str(next(iter(service["spec"].get("ipFamilies") or ()), "IPv4"))
+
     try:
-        candidates = await read_object(backend, context, "endpoints", namespace, name, look)
-    except status.StatusError as error:
-        if error.code != 404:
-            raise
-        candidates = None
-    if candidates is None:
-        raise status.service_unavailable(f"no endpoints available for service {go_quote(name)}")
-    for address, number in candidates:
-        if await _is_of_pod(backend, context, namespace, address):
-            return _at(backend, scheme, address["ip"], str(number))
-    identity = ":".join(each for each in (scheme, name, port) if each)
-    raise status.service_unavailable(f"no endpoints available for service {go_quote(identity)}")
+        return await read_object(backend, context, "services", "default", "kubernetes", first, revision=0)
+    except StatusError:
+        return "IPv4"
 
 
-def _candidates(endpoints: Object, wanted: str) -> list[tuple[Mapping[str, Any], int]] | None:
-    """Return the addresses and numbers of the wanted port in random order. None: there are no subsets at all."""
-    found: list[tuple[Mapping[str, Any], int]] = []
-    subsets = list(endpoints.get("subsets") or ())
-    random.shuffle(subsets)
-    for subset in subsets:
-        addresses = list(subset.get("addresses") or ())
-        for each in subset.get("ports") or ():
-            if each.get("name", "") == wanted:
-                random.shuffle(addresses)
-                found += ((address, each["port"]) for address in addresses)
-    return found if subsets else None
-
-
-async def _is_of_pod(backend: Backend, context: Context, namespace: str, address: Mapping[str, Any]) -> bool:
-    """Tell whether an address of Endpoints is that of a pod of the same namespace. Others are not proxied to."""
-    target = address.get("targetRef") or {}
+async def _is_of_pod(backend: Backend, context: Context, namespace: str, endpoint: Mapping[str, Any]) -> bool:
+    """Tell whether an endpoint is a pod of the same namespace. Others are not proxied to."""
+    target = endpoint.get("targetRef") or {}
     if target.get("namespace") != namespace:
         return False
     try:
         addresses = await read_object(backend, context, "pods", namespace, target.get("name", ""), _addresses)
     except StatusError:
         return False
-    return address["ip"] in addresses
+    return endpoint["addresses"][0] in addresses
 
 
 async def _node(backend: Backend, context: Context, namespace: str, scheme: str, name: str, port: str) -> At:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import trio
@@ -64,15 +64,8 @@ def endpoint_addresses(
         raise ValueError('unsupported service type "ExternalName"')
     port_name = _port_of(spec, name, port).get("name") or ""
     family = next(iter(spec.get("ipFamilies") or ()), None)
-    found: list[str] = []
-    for each in sorted(slices, key=lambda one: one.get("addressType") != family):
-        if each.get("addressType") == "FQDN":
-            continue
-        target = next(
-            (one.get("port") for one in each.get("ports") or () if (one.get("name") or "") == port_name), None
-        )
-        if target is not None:
-            found.extend(joined(address, target) for address in _ready(each))
+    ready = ready_endpoints(slices, port_name, family)
+    found = [joined(each["addresses"][0], number) for each, number in ready]
     if not found:
         raise ValueError(f'no endpoints available for service "{name}"')
     return found
@@ -86,13 +79,21 @@ def _port_of(spec: Mapping[str, Any], name: str, port: int) -> Mapping[str, Any]
     raise ValueError(f'no service port {port} found for service "{name}"')
 
 
-def _ready(endpoint_slice: Mapping[str, Any]) -> list[str]:
-    """Return the first address of each ready endpoint. One whose condition is unknown counts as ready."""
-    return [
-        each["addresses"][0]
-        for each in endpoint_slice.get("endpoints") or ()
-        if each.get("addresses") and (each.get("conditions") or {}).get("ready") is not False
-    ]
+def ready_endpoints(
+    slices: Iterable[Mapping[str, Any]], port_name: str, family: str | None
+) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Yield the ready endpoints of a Service with the number of its port there, those of an address family first.
+
+    Only the first address of an endpoint is used. One whose condition is unknown counts as ready.
+    """
+    for each in sorted(slices, key=lambda one: one.get("addressType") != family):
+        if each.get("addressType") == "FQDN":
+            continue
+        ports = [one.get("port") for one in each.get("ports") or () if (one.get("name") or "") == port_name]
+        for port in filter(None, ports):
+            for endpoint in each.get("endpoints") or ():
+                if endpoint.get("addresses") and (endpoint.get("conditions") or {}).get("ready") is not False:
+                    yield endpoint, port
 
 
 def joined(host: str, port: int) -> str:
