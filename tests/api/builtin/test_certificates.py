@@ -7,8 +7,8 @@ import base64
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from kinds.pod_certificates import request_of_pod
 from pipeline_writes import Object, create, rejections_of, update
-from pod_certificates import request_of_pod
 
 PATH = "certificates.k8s.io/v1/certificatesigningrequests"
 TIME = "2020-01-01T00:00:00Z"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from certificates import CA
 from in_process import ADMISSION, JOE, InProcess, pod
-from pod_certificates import request_of_pod
-from releases import open_release
+from kinds.pod_certificates import request_of_pod
+from kinds.releases import open_release
 from trio.testing import MockClock
 
 REQUESTS = "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from certificates import CA
-from pod_certificates import request_of_pod
-from releases import open_release
+from kinds.pod_certificates import request_of_pod
+from kinds.releases import open_release
 from trio.testing import MockClock
 
 RULE = {"taint": {"key": "a.example.com/b", "effect": "NoSchedule"}}

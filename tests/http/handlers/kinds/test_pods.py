@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from in_process import InProcess, pod
-from releases import open_release
+from kinds.releases import open_release
 from trio.testing import MockClock
 
 PODS = "/api/v1/namespaces/default/pods"

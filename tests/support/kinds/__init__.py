@@ -1,0 +1,1 @@
+"""Servers of a release, and bodies of single kinds, for tests of what a kind does."""
