@@ -1,4 +1,4 @@
-"""What a server of v1.37 serves by default, under gates, and under emulation: kinds, subresources, versions."""
+"""The kinds, subresources and versions that a server of v1.37 serves: by default, under gates, and under emulation."""
 
 from __future__ import annotations
 
