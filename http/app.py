@@ -133,15 +133,20 @@ def build_application(
     health = Health(checks, live_from, troubles)
     ui = Ui() if settings.ui else None
     version = discovery.version_info(settings.server_version, settings.features.versions)
-    documents, openapi = _documents(store, settings, version, issuer, health, ui)
+    pages = OperatorPages(
+        version,
+        settings.flags,
+        Slis(health),
+        profiling=settings.profiling,
+        configuration=settings.configuration,
+        features=settings.features,
+    )
+    documents, openapi = _documents(store, settings, version, issuer, health, ui, pages)
     backend = _backend(store, authentication, authorization, settings, issuer, networks, metrics, drain, branches)
     metrics.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
     services = _services(
         store, settings, authentication, authorization, metrics, flow_control, audit, recorder, tracing
-    )
-    pages = OperatorPages(
-        version, settings.flags, Slis(health), profiling=settings.profiling, configuration=settings.configuration
     )
     handler = router(
         health=health,
@@ -203,12 +208,14 @@ def _documents(
     issuer: ServiceAccountIssuer | None,
     health: Health,
     ui: Ui | None,
+    operators: OperatorPages,
 ) -> tuple[Discovery, OpenApi]:
     """Return discovery, with the paths of all pages, and the OpenAPI documents."""
 
     def paths() -> list[str]:
         pages = [*(ui.paths() if ui is not None else []), *(["/logs"] if settings.logs else [])]
-        return sorted([*documents.paths(), *openapi.paths(), *health.paths(), "/metrics", *pages])
+        others = [*openapi.paths(), *health.paths(), "/metrics", *operators.paths()]
+        return sorted([*documents.paths(), *others, *pages])
 
     tokens = openid.pages(issuer, settings.server_address) if issuer is not None else {}
     documents = Discovery(version=version, server_address=settings.server_address, paths=paths, openid_pages=tokens)

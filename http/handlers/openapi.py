@@ -99,7 +99,7 @@ class OpenApi:
         return self._past
 
     def paths(self) -> list[str]:
-        """Return all paths answered here."""
+        """Return the paths answered here, of which the last one stands for all below it."""
         return self._documents(self._current()).paths()
 
     def bytes_held(self) -> int:
@@ -155,8 +155,8 @@ class Documents:
             self._modified = max(self._modified, former._modified + timedelta(seconds=1))
 
     def paths(self) -> list[str]:
-        """Return all paths answered here."""
-        return [V2, V3, *(f"{V3}/{path}" for path in sorted(self._served))]
+        """Return the paths answered here, of which the last one stands for all below it."""
+        return [V2, V3, f"{V3}/"]
 
     def bytes_held(self) -> int:
         """Return the bytes of memory of all encoded documents."""

@@ -16,6 +16,7 @@ from typing import Final
 
 import orjson
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.http.health import TEXT
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.operators.profile import PROFILE, profile
@@ -23,6 +24,7 @@ from kubechronicle.http.operators.slis import Slis
 
 NAME: Final = "apiserver"
 GROUP_VERSION: Final = "config.k8s.io/v1beta1"
+GATES: Final = {"/flagz": "ComponentFlagz", "/statusz": "ComponentStatusz"}
 PATHS: Final = ("/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version")
 _WARNING: Final = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees "
@@ -37,6 +39,7 @@ class OperatorPages:
     ``flags``: the values of the flags by name, without secrets.
     ``configuration``: the same as values of JSON.
     ``profiling``: offer /debug/pprof/profile.
+    ``features``: the feature gates, which switch /statusz and /flagz.
     """
 
     def __init__(
@@ -47,7 +50,10 @@ class OperatorPages:
         *,
         configuration: Mapping[str, object],
         profiling: bool = True,
+        features: FeatureGates | None = None,
     ) -> None:
+        gates = features or FeatureGates()
+        self._gated = [path for path, gate in GATES.items() if gates.enabled(gate)]
         self._version = version
         self._flags = flags
         self._slis = slis
@@ -55,9 +61,15 @@ class OperatorPages:
         self._profiling = profiling
         self._started = time.time()
 
+    def paths(self) -> list[str]:
+        """Return the paths answered here that kube-apiserver has, too."""
+        return [*self._gated, "/metrics/slis"]
+
     async def answer(self, request: Request, query: Mapping[str, list[str]]) -> Response | None:
         """Answer a path of this package; None for any other path."""
         match request.path:
+            case path if path in GATES and path not in self._gated:
+                return None
             case "/statusz":
                 return self._page(request, "Statusz", self._status_lines(), self._status())
             case "/flagz":

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from kubechronicle.api.kinds import RELEASE
-from kubechronicle.ops.development.kinds import bootstrap, gates, modules, report, writing
+from kubechronicle.ops.development.differential import reference
+from kubechronicle.ops.development.kinds import bootstrap, gates, modules, report, running, writing
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 CACHE: Final = ROOT / ".cache" / "kinds"
@@ -35,7 +36,12 @@ def _bootstrap(release: str, folder: Path) -> Iterator[tuple[str, str]]:
     yield bootstrap.FILE, bootstrap.objects(release, folder)
 
 
-PARTS: Final[Sequence[Part]] = (_types, _gates, _bootstrap)
+def _server(release: str, folder: Path) -> Iterator[tuple[str, str]]:
+    if release == RELEASE:  # the one that is built to compare with
+        yield running.FILE, running.names(release)
+
+
+PARTS: Final[Sequence[Part]] = (_types, _gates, _bootstrap, _server)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     except subprocess.CalledProcessError as error:
         print(error.stderr or error.output or error, file=sys.stderr)
         return 2
-    except writing.NoTypesError as error:
+    except (writing.NoTypesError, reference.Unavailable) as error:
         print(error, file=sys.stderr)
         return 2
     if not given.check:

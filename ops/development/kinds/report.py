@@ -6,7 +6,7 @@ A test fails on those of stable versions of the served release. The others tell 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from kubechronicle.api.features.versions import Release
@@ -33,6 +33,13 @@ NO_RESOURCES: Final[Mapping[str, str]] = {
 
 NEVER_SERVED: Final = frozenset({("node.k8s.io", "v1alpha1"), ("rbac.authorization.k8s.io", "v1alpha1")})
 """Versions that kube-apiserver has types for, and serves no more. Their types do not say when they were removed."""
+UNSERVED_PATHS: Final[Mapping[str, str]] = {
+    r"/(healthz|livez|readyz)/(poststarthook/.+|autoregister-completion|log|loopback-serving-certificate)": (
+        "Checks of parts that are no parts of this server; its own are at /readyz?verbose."
+    ),
+    r"/(healthz|livez|readyz)/etcd(-readiness)?": "The store is Postgres: /readyz/database.",
+}
+"""Patterns of paths that kube-apiserver names at / and this server does not, and why not."""
 
 _STABLE: Final = re.compile(r"v\d+")
 
@@ -55,6 +62,12 @@ def unserved(minor: str, *, stable: bool = False) -> Iterator[str]:
             continue
         if kind not in _served(group, version):
             yield f"{declared.package.api_version} {kind}"
+
+
+def missing_paths(listed: Collection[str], served: Collection[str]) -> list[str]:
+    """Return the paths that kube-apiserver names at /, and this server neither names nor explains."""
+    known = re.compile("|".join(UNSERVED_PATHS))
+    return [path for path in listed if path not in served and not known.fullmatch(path)]
 
 
 def _served(group: str, version: str) -> set[str]:

@@ -10,6 +10,7 @@ import trio.lowlevel
 from in_process import JOE, MAPS, configmap, open_server
 from trio.testing import MockClock
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.http.operators.profile import PROFILE
 from kubechronicle.ops.settings.settings import load
 from kubechronicle.ops.settings.shown import configuration, shown
@@ -35,6 +36,13 @@ async def test_statusz_and_flagz(autojump_clock: MockClock) -> None:
         assert (await server.ask("GET", "/flagz", headers=other)).status == 406
         for page in ("/statusz", "/flagz", "/configz", "/metrics/slis", PROFILE):
             (await server.ask("GET", page, token=JOE)).refused(403)
+
+
+async def test_gates_switch_both_pages(autojump_clock: MockClock) -> None:
+    for gate, path in (("ComponentFlagz", "/flagz"), ("ComponentStatusz", "/statusz")):
+        async with open_server(features=FeatureGates(given={gate: False})) as server:
+            assert (await server.ask("GET", path)).status == 404
+            assert path not in (await server.get("/"))["paths"]
 
 
 async def test_health_checks_are_metrics(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:

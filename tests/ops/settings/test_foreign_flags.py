@@ -1,17 +1,17 @@
-"""Every flag of kube-apiserver v1.36: with its meaning, accepted with a warning, or refused with a line."""
+"""Every flag of kube-apiserver: with its meaning, accepted with a warning, or refused with a line."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from kubechronicle.api.kinds import SERVED
 from kubechronicle.ops.development.differential import reference
+from kubechronicle.ops.development.kinds import running
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.flags import foreign
 from kubechronicle.ops.settings.settings import BY_NAME
 
-NAMES = (Path(__file__).parent / "kube_apiserver_flags.txt").read_text().split()
+NAMES = list(running.facts(SERVED)["flags"])
 COMMANDS = {"help", "version"}
 """Flags that print something and quit; the command line has them."""
 
@@ -25,9 +25,7 @@ def test_the_list_is_that_of_the_program() -> None:
     program = reference.CACHE / "kube-apiserver"
     if not program.is_file():
         pytest.skip("kube-apiserver has not been built; `make differential` does that")
-    help_text = reference.output_of(program, "--help")
-    shown = {word.removeprefix("--") for word in help_text.split() if word.startswith("--")}
-    assert [name for name in NAMES if name not in shown] == []
+    assert sorted(running.flags_of(reference.output_of(program, "--help"))) == NAMES
 
 
 def test_a_flag_without_a_meaning() -> None:
