@@ -41,8 +41,11 @@ def check(binding: Mapping[str, Any], *, name: str) -> None:
         raise status.unknown(aggregate(causes))
 
 
-def bound(pod: Object, binding: Mapping[str, Any], *, now: str) -> Object:
-    """Return the pod bound to the binding's target; ``pod`` is not changed. 409 if the pod cannot be bound."""
+def bound(pod: Object, binding: Mapping[str, Any], *, now: str, nomination_ends: bool = True) -> Object:
+    """Return the pod bound to the binding's target; ``pod`` is not changed. 409 if the pod cannot be bound.
+
+    ``nomination_ends``: the pod loses its nominated node (KEP-5278).
+    """
     meta, wanted = pod["metadata"], binding["metadata"]
     name = meta["name"]
     _check_preconditions(meta, wanted)
@@ -52,8 +55,8 @@ def bound(pod: Object, binding: Mapping[str, Any], *, now: str) -> Object:
     new: Object = copy_object(pod)
     new["spec"]["nodeName"] = binding["target"]["name"]
     current = new.setdefault("status", {})
-    # The nomination ends when the pod is bound.
-    current.pop("nominatedNodeName", None)
+    if nomination_ends:
+        current.pop("nominatedNodeName", None)
     for field in ("annotations", "labels"):
         if wanted.get(field):
             new["metadata"][field] = {**(meta.get(field) or {}), **wanted[field]}

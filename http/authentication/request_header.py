@@ -23,6 +23,10 @@ from kubechronicle.http.messages import Headers, Request, utf8
 _MALFORMED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
+UID_GATE: Final = "RemoteRequestHeaderUID"
+"""The gate without which a proxy names no uid of the user."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyHeaders:
     """Names and prefixes of header fields, in lower case.

@@ -13,7 +13,7 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cryptography import x509
@@ -132,15 +132,23 @@ def _read(certificate: x509.Certificate, der: bytes) -> CertificateUser:
     return CertificateUser(name, user, ends)
 
 
+UID_GATE: Final = "AllowParsingUserUIDFromCertAuth"
+"""The gate without which a certificate names no uid of the user."""
+
+
 class ClientCertificates:
     """The authenticator.
 
     ``trusted``: returns the current authorities of client certificates
     ``clock``: seconds since the epoch
     ``remaining``: histogram of the remaining lifetime of used certificates
+    ``reads_uid``: the user has the uid of the certificate
     """
 
-    def __init__(self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, trusted: Callable[[], Bundle], *, clock: Callable[[], float] = time.time, reads_uid: bool = True
+    ) -> None:
+        self._reads_uid = reads_uid
         self._certificates = VerifiedCertificates(trusted, clock=clock)
         self._clock = clock
         self.remaining: Durations | None = None
@@ -161,4 +169,4 @@ class ClientCertificates:
             raise Rejected
         if self.remaining is not None:
             self.remaining.note(subject.ends - self._clock())
-        return subject.user
+        return subject.user if self._reads_uid else replace(subject.user, uid="")

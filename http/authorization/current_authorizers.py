@@ -17,6 +17,7 @@ import trio
 from prometheus_client.registry import Collector
 
 from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authorization import configuration
 from kubechronicle.http.authorization.abac import AbacAuthorizer, Policy
@@ -81,10 +82,17 @@ class Authorization:
     """The chain of the current authorizers, and the reload of their file.
 
     ``server``: the name of this server in the cluster
+    ``gates``: the feature gates; None: the default ones
     """
 
     def __init__(
-        self, plan: AuthorizationPlan, views: Views, webhooks: Webhooks | None = None, *, server: str = ""
+        self,
+        plan: AuthorizationPlan,
+        views: Views,
+        webhooks: Webhooks | None = None,
+        *,
+        server: str = "",
+        gates: FeatureGates | None = None,
     ) -> None:
         self._webhooks = webhooks
         self._decisions, self._matches = DecisionMetrics(), MatchConditionMetrics()
@@ -97,7 +105,7 @@ class Authorization:
         if configuration.RBAC in types:
             self._kept[configuration.RBAC] = self.rbac
         if configuration.NODE in types:
-            node = self._kept[configuration.NODE] = NodeAuthorizer(views)
+            node = self._kept[configuration.NODE] = NodeAuthorizer(views, gates)
             self._follow("node-authorizer", node.following, views, FOLLOWED)
         if configuration.ABAC in types:
             if plan.policies is None:

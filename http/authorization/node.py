@@ -19,6 +19,7 @@ from typing import Final
 from kubechronicle.api.access.pod_references import CLAIMS, Reference, node_and_references, volume_secrets
 from kubechronicle.api.access.rule_index import RuleIndex, stand_for
 from kubechronicle.api.builtin.rbac.bootstrap_policy import cluster_roles
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.eventlog.entries import Entry
@@ -57,9 +58,19 @@ def _not(reason: str) -> Verdict:
     return Verdict(Decision.NO_OPINION, reason)
 
 
+POD_CERTIFICATES: Final = "PodCertificateRequest"
+IMAGE_CREDENTIALS: Final = "KubeletServiceAccountTokenForCredentialProviders"
+VOLUME_HEALTH: Final = "CSIVolumeHealth"
+GATES: Final = (POD_CERTIFICATES, IMAGE_CREDENTIALS, VOLUME_HEALTH)
+"""Gates that give nodes rights."""
+
+
 class NodeAuthorizer:
-    def __init__(self, views: FollowedViews) -> None:
+    """``gates``: those of the server. They decide on the rules of the role, and on some kinds."""
+
+    def __init__(self, views: FollowedViews, gates: FeatureGates | None = None) -> None:
         self._views = views
+        self._gates = gates or FeatureGates()
         self._of_pod: dict[tuple[str, str], tuple[str, frozenset[Reference]]] = {}
         # node -> (namespace, resource, name) -> number of its pods that refer to it
         self._related: dict[str, Counter[tuple[str, str, str]]] = {}
@@ -69,7 +80,7 @@ class NodeAuthorizer:
         self._pods = ViewFollower(views["pods"], self._pod)
         self._volumes = ViewFollower(views["persistentvolumes"], self._volume)
         self.following = Following((self._pods, self._volumes))
-        self._rules = next(role for role in cluster_roles() if role["metadata"]["name"] == ROLE[1])["rules"]
+        self._rules = next(role for role in cluster_roles(self._gates) if role["metadata"]["name"] == ROLE[1])["rules"]
         self._index = RuleIndex()
         self._index.put(ROLE, self._rules)
         self._special: Mapping[tuple[str, str], Callable[[str, RequestInfo], Verdict]] = {
@@ -83,7 +94,11 @@ class NodeAuthorizer:
             ("coordination.k8s.io", "leases"): self._lease,
             ("storage.k8s.io", "csinodes"): self._csi_node,
             ("resource.k8s.io", "resourceslices"): self._slice,
-            ("certificates.k8s.io", "podcertificaterequests"): self._pod_certificate,
+            **(
+                {("certificates.k8s.io", "podcertificaterequests"): self._pod_certificate}
+                if self._gates.enabled(POD_CERTIFICATES)
+                else {}
+            ),
             ("", "nodes"): self._node,
             ("", "pods"): self._pod_access,
         }
@@ -113,7 +128,7 @@ class NodeAuthorizer:
         return Rules(errors=["node authorizer does not support user rule resolution"], incomplete=True)
 
     def at(self, views: FollowedViews) -> NodeAuthorizer:
-        return NodeAuthorizer(views)
+        return NodeAuthorizer(views, self._gates)
 
     # -- by kind ------------------------------------------------------------------------------------------------------
 
@@ -141,8 +156,10 @@ class NodeAuthorizer:
         return self._related_to(node, info)
 
     def _account(self, node: str, info: RequestInfo) -> Verdict:
-        if info.verb == "get" and not info.subresource:
-            return self._related_to(node, info)  # to ask for image credentials in its name (KEP-4412)
+        if info.verb == "get" and not info.subresource:  # to ask for credentials in its name (KEP-4412)
+            if not any(map(self._gates.enabled, (POD_CERTIFICATES, IMAGE_CREDENTIALS))):
+                return _not("not allowed to get service accounts")
+            return self._related_to(node, info)
         if info.verb != "create" or not info.name:
             return _not("can only create tokens for individual service accounts")
         if info.subresource != "token":
@@ -159,10 +176,15 @@ class NodeAuthorizer:
         return ALLOWED
 
     def _csi_node(self, node: str, info: RequestInfo) -> Verdict:
-        if info.verb not in OWN_OBJECT_VERBS:
-            return _not("can only get, create, update, patch, or delete a CSINode")
-        if info.subresource:
+        if info.subresource == "status":
+            if not self._gates.enabled(VOLUME_HEALTH):
+                return _not("CSINode status access requires CSIVolumeHealth feature")
+            if info.verb not in ("get", "update", "patch"):
+                return _not("can only get, update, or patch CSINode status")
+        elif info.subresource:
             return _not("cannot authorize CSINode subresources")
+        elif info.verb not in OWN_OBJECT_VERBS:
+            return _not("can only get, create, update, patch, or delete a CSINode")
         if info.verb != "create" and info.name != node:
             return _not("can only access CSINode with the same name as the requesting node")
         return ALLOWED

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options
 from kubechronicle.api.registry.registry import ResourceType
@@ -34,7 +35,8 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def change(pod: Object) -> Object:
-        return pod_binding.bound(pod, binding, now=now)
+        ends = backend.features.enabled(GATES["nominations_end"])
+        return pod_binding.bound(pod, binding, now=now, nomination_ends=ends)
 
     async def check(admitted: Object) -> None:
         pod_binding.check(admitted, name=name)

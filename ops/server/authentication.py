@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
+from kubechronicle.http.authentication import request_header, x509
 from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.authorities import Authorities, Bundle
 from kubechronicle.http.authentication.interfaces import Authenticator, TokenAuthenticator
@@ -19,6 +20,7 @@ from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import FRONT_PROXY
+from kubechronicle.ops.settings.feature_gates import feature_gates
 from kubechronicle.ops.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ def authentication_plan(
     if jwt is not None and jwt.anonymous is not None:
         anonymous = Anonymous(jwt.anonymous.enabled, jwt.anonymous.paths)
     plan = AuthenticationPlan(
-        authenticators=[ClientCertificates(clients.current)],
+        authenticators=[ClientCertificates(clients.current, reads_uid=feature_gates(settings).enabled(x509.UID_GATE))],
         static_tokens=static_tokens(settings),
         token_webhook=token_webhook(settings),
         jwt=jwt.plan if jwt is not None else None,
@@ -113,8 +115,11 @@ def authentication_plan(
     if file is not None:
         return _with_proxy(plan, file, proxy_headers(settings), _proxy_lists(settings))
     if front_proxy_ca is not None:
-        headers = replace(STANDARD, allowed_names=(FRONT_PROXY,))
-        return _with_proxy(plan, front_proxy_ca, headers, STANDARD_LISTS)
+        headers, lists = replace(STANDARD, allowed_names=(FRONT_PROXY,)), dict(STANDARD_LISTS)
+        if not feature_gates(settings).enabled(request_header.UID_GATE):
+            headers = replace(headers, uid=())
+            del lists["requestheader-uid-headers"]
+        return _with_proxy(plan, front_proxy_ca, headers, lists)
     return plan
 
 
@@ -162,6 +167,10 @@ def proxy_headers(settings: Settings) -> ProxyHeaders:
         extra_prefix=_lower(settings.requestheader_extra_headers_prefix),
         allowed_names=settings.requestheader_allowed_names or (),
     )
+    if headers.uid and not feature_gates(settings).enabled(request_header.UID_GATE):
+        raise OperatorError(
+            f'--requestheader-uid-headers requires the "{request_header.UID_GATE}" feature to be enabled'
+        )
     if headers.uid and not set(STANDARD.uid) & set(headers.uid):
         # As in kube-apiserver: every extension API server reads X-Remote-Uid.
         raise OperatorError("--requestheader-uid-headers: X-Remote-Uid must be among them")

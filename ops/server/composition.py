@@ -182,7 +182,7 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
     egress = Egress(plan.egress, judge_of(plan))
     outgoing = Outgoing(networks=egress.networks)
     webhooks = WebhookMaker(outgoing)
-    authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server)
+    authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server, gates=plan.features)
     current = CurrentRegistry(plan.registry, views, storage.description)
     addresses = service_addresses(reads, egress.networks, endpoints_first=plan.aggregator_routing)
     ask = Webhooks(outgoing, addresses)

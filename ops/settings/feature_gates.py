@@ -14,7 +14,10 @@ from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
 from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
 from kubechronicle.api.meta.options import UNSAFE_GATE
-from kubechronicle.http.authorization import impersonation
+from kubechronicle.http.authentication import request_header, x509
+from kubechronicle.http.authorization import impersonation, node
+from kubechronicle.http.handlers.sessions.pod_streams import REQUIRES_CREATE
+from kubechronicle.http.operators import pages
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 
@@ -23,7 +26,8 @@ log = logging.getLogger(__name__)
 _NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
     *plugins.GATES.values(),
-    impersonation.GATE, *GATES.values(), *GATES_OF_ROLES,
+    impersonation.GATE, x509.UID_GATE, request_header.UID_GATE, *node.GATES, *pages.GATES.values(), REQUIRES_CREATE,
+    *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in GATED_FIELDS.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),
 )  # fmt: skip

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -93,13 +95,21 @@ def validate_stateful_set_status(new: Object, old: Object) -> list[Cause]:
     return causes + collisions(status, old)
 
 
-def validate_stateful_set(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
+_STRATEGIES: Final = ("RollingUpdate", "OnDelete")
+_WITH_RECREATE: Final = (*_STRATEGIES, "Recreate")
+
+
+def validate_stateful_set(
+    obj: Object, options: PodOptions = USUAL, *, strategies: Sequence[str] = _STRATEGIES
+) -> list[Cause]:
     """Check a new StatefulSet, with its claim templates and the name of its Service."""
-    return _spec(obj["spec"], options, new=True)
+    return _spec(obj["spec"], options, strategies, new=True)
 
 
-def _spec(spec: Object, options: PodOptions, *, new: bool, with_template: bool = True) -> list[Cause]:
-    """Check the spec.
+def _spec(
+    spec: Object, options: PodOptions, strategies: Sequence[str], *, new: bool, with_template: bool = True
+) -> list[Cause]:
+    """Check the spec. ``strategies``: the allowed types of updates.
 
     Claim templates and the Service's name are immutable, so they are checked only on creation (``new``).
     """
@@ -107,7 +117,7 @@ def _spec(spec: Object, options: PodOptions, *, new: bool, with_template: bool =
     policy = spec.get("podManagementPolicy", "")
     if policy not in ("OrderedReady", "Parallel"):
         causes.append(invalid_value("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
-    causes += _update_strategy(spec.get("updateStrategy") or {})
+    causes += _update_strategy(spec.get("updateStrategy") or {}, strategies)
     causes += _claim_retention(spec.get("persistentVolumeClaimRetentionPolicy") or {})
     if new:
         for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
@@ -125,16 +135,18 @@ def _spec(spec: Object, options: PodOptions, *, new: bool, with_template: bool =
     return causes + long_running(spec.get("template") or {}, "spec.template", "StatefulSet")
 
 
-def _update_strategy(strategy: Object) -> list[Cause]:
+def _update_strategy(strategy: Object, types: Sequence[str]) -> list[Cause]:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-    if kind == "OnDelete" and rolling is not None:
+    if kind in types[1:] and rolling is not None:
         detail = "only allowed for updateStrategy 'RollingUpdate'"
         return [invalid_value("spec.updateStrategy.rollingUpdate", _shown(rolling), detail)]
     if kind == "RollingUpdate" and rolling is not None:
         return _stateful_rolling(rolling, "spec.updateStrategy.rollingUpdate")
-    if kind not in ("OnDelete", "RollingUpdate"):
+    if kind not in types:
         shown = {"Type": kind, "RollingUpdate": _shown(rolling)}
-        return [invalid_value("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'")]
+        *others, last = (f"'{each}'" for each in types)
+        comma = "," if len(others) > 1 else ""
+        return [invalid_value("spec.updateStrategy", shown, f"must be {', '.join(others)}{comma} or {last}")]
     return []
 
 
@@ -192,15 +204,19 @@ _FROZEN: Final = ("selector", "volumeClaimTemplates", "serviceName", "podManagem
 """The fields of a spec that never change."""
 
 
-def validate_stateful_set_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
+def validate_stateful_set_update(
+    new: Object, old: Object, options: PodOptions = USUAL, *, strategies: Sequence[str] = _STRATEGIES
+) -> list[Cause]:
     """Check a changed StatefulSet, and reject changes of fields that stay.
 
     The template is not checked if the old object would be rejected.
     """
-    causes = _spec(new["spec"], options, new=False)
-    if causes and _spec(old["spec"], options, new=False):
-        causes = _spec(new["spec"], options, new=False, with_template=False)
     spec, held = new["spec"], old["spec"]
+    if (held.get("updateStrategy") or {}).get("type") in _WITH_RECREATE[2:]:
+        strategies = _WITH_RECREATE
+    causes = _spec(spec, options, strategies, new=False)
+    if causes and _spec(held, options, strategies, new=False):
+        causes = _spec(spec, options, strategies, new=False, with_template=False)
     changed = [name for name in _FROZEN if (spec.get(name) or None) != (held.get(name) or None)]
     return causes + [invalid_value(f"spec.{name}", _frozen_value(spec, name), IMMUTABLE) for name in changed]
 
@@ -247,7 +263,13 @@ KIND: Final = BuiltinKind(
         update_checks=(Check.METADATA_CHANGE, Check.CHANGE),
         names="label",
         generation=True,
-        with_gates={"MaxUnavailableStatefulSet": {"defaults": default_unavailable}},
+        with_gates={
+            "MaxUnavailableStatefulSet": {"defaults": default_unavailable},
+            "StatefulSetRecreateStrategy": {
+                "validate": partial(validate_stateful_set, strategies=_WITH_RECREATE),
+                "validate_update": partial(validate_stateful_set_update, strategies=_WITH_RECREATE),
+            },
+        },
         validate=validate_stateful_set,
         validate_update=validate_stateful_set_update,
         warnings=stateful_set_warnings,

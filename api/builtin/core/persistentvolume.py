@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -153,8 +154,11 @@ def validate_persistent_volume(obj: Object) -> list[Cause]:
     return causes
 
 
-def validate_persistent_volume_update(new: Object, old: Object) -> list[Cause]:
-    """Check a changed volume: its source is immutable, its node affinity only gets new label names."""
+def validate_persistent_volume_update(new: Object, old: Object, *, nodes_may_change: bool = False) -> list[Cause]:
+    """Check a changed volume: its source is immutable, its node affinity only gets new label names.
+
+    ``nodes_may_change``: the node affinity is mutable (KEP-5381).
+    """
     causes: list[Cause] = []
     spec, held = new["spec"], old["spec"]
     sources = [{name: each[name] for name in PERSISTENT_SOURCES if name in each} for each in (spec, held)]
@@ -165,7 +169,8 @@ def validate_persistent_volume_update(new: Object, old: Object) -> list[Cause]:
         shown = [record(each, "PersistentVolumeSource") for each in (sources[1], sources[0])]
         causes.append(forbidden("spec.persistentvolumesource", f"{PV_SOURCE}\n{difference(*shown)}"))
     causes += immutable("volumeMode", spec.get("volumeMode"), held.get("volumeMode"))
-    if held.get("nodeAffinity") is not None and not _same_nodes(spec.get("nodeAffinity"), held["nodeAffinity"]):
+    affinity = None if nodes_may_change else held.get("nodeAffinity")
+    if affinity is not None and not _same_nodes(spec.get("nodeAffinity"), affinity):
         detail = "field is immutable, except for updating from beta label to GA"
         nodes = record(spec.get("nodeAffinity"), "VolumeNodeAffinity")
         causes.append(invalid_value("nodeAffinity", nodes, detail))
@@ -352,6 +357,11 @@ KIND: Final = BuiltinKind(
         subresources=MappingProxyType({"status": status_update("spec", timed=stamp_phase_change)}),
         validate=validate_persistent_volume,
         validate_update=validate_persistent_volume_update,
+        with_gates={
+            "MutablePVNodeAffinity": {
+                "validate_update": partial(validate_persistent_volume_update, nodes_may_change=True)
+            }
+        },
         warnings=volume_warnings,
     ),
     gated_fields={

@@ -57,6 +57,10 @@ WEBSOCKET_FIELDS: Final = frozenset(
 )  # fmt: skip
 
 
+REQUIRES_CREATE: Final = "AuthorizePodWebsocketUpgradeCreatePermission"
+"""The gate without which a user who may GET a session by WebSocket needs no right to create one."""
+
+
 async def stream_pod(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Carry one session, and return when it has ended. Errors before the upgrade are Status answers."""
     info = context.info
@@ -87,7 +91,7 @@ async def stream_pod(backend: Backend, request: Request, context: Context, rt: R
 
 async def _require_create(backend: Backend, context: Context) -> None:
     """Reject a GET by a user without the right to create: WebSockets use GET for what SPDY does with POST."""
-    if context.info.verb == "create":
+    if context.info.verb == "create" or not backend.features.enabled(REQUIRES_CREATE):
         return
     info = replace(context.info, verb="create")
     verdict = await decide_with_answers(partial(backend.authorization.decide, context.user, info))

@@ -54,6 +54,11 @@ def test_the_common_name_is_the_user_and_organizations_are_groups() -> None:
         )
 
 
+def test_a_gate_leaves_out_the_uid() -> None:
+    authenticator = ClientCertificates(OURS.bundle, reads_uid=False)
+    assert authenticator.authenticate(request_with(OURS.issue(JANE, (UID, "u-1")))).uid == ""  # type: ignore[union-attr]
+
+
 def test_the_last_of_several_common_names_counts() -> None:
     assert certificates().authenticate(request_with(OURS.issue((CN, "joe"), JANE))).name == "jane"
 

@@ -86,3 +86,14 @@ def test_uids_need_the_standard_header_field() -> None:
     with pytest.raises(OperatorError, match="--requestheader-uid-headers: X-Remote-Uid must be among them"):
         authentication.check(settings(requestheader_uid_headers="X-Uid"))
     authentication.check(settings(requestheader_uid_headers="X-Uid,x-remote-uid"))
+
+
+def test_a_gate_refuses_proxies_that_name_a_uid(files: dict[str, Path]) -> None:
+    off = settings(feature_gates="RemoteRequestHeaderUID=false", requestheader_uid_headers="X-Remote-Uid")
+    with pytest.raises(OperatorError, match='requires the "RemoteRequestHeaderUID" feature to be enabled'):
+        authentication.proxy_headers(off)
+    off = settings(feature_gates="RemoteRequestHeaderUID=false")
+    plan = authentication.authentication_plan(off, [files["clients"]], files["proxies"])
+    assert plan.proxy_headers is not None
+    assert plan.proxy_headers.uid == ()
+    assert "requestheader-uid-headers" not in plan.trust.proxy_lists

@@ -28,6 +28,8 @@ GATES: Final = {
     "scheduling_of_suspended": "MutableSchedulingDirectivesForSuspendedJobs",
     "amounts_decide": "PodLevelResourcesFixKubeletQOSClass",
     "completed_resources": "PodLevelResourcesFixDefaulting",
+    "deletion_costs": "PodDeletionCost",
+    "nominations_end": "ClearingNominatedNodeNameAfterBinding",
 }
 """Option -> its gate."""
 
@@ -46,6 +48,8 @@ class PodOptions:
     ``scheduling_of_suspended``: so may their scheduling after the Job has run; before, it always may.
     ``amounts_decide``: a pod's own resources decide on its QoS class only if they name an amount (KEP-2837).
     ``completed_resources``: these resources are completed after admission, by those of the containers.
+    ``deletion_costs``: the annotation with the cost of a deletion is a number (KEP-2255).
+    ``nominations_end``: a bound pod has no new nominated node (KEP-5278).
     ``images_without_reference``: image volumes may lack a reference. No gate allows it, only an object that has one.
     """
 
@@ -59,6 +63,8 @@ class PodOptions:
     scheduling_of_suspended: bool = True
     amounts_decide: bool = True
     completed_resources: bool = True
+    deletion_costs: bool = True
+    nominations_end: bool = True
     images_without_reference: bool = False
 
     @classmethod

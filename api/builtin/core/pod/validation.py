@@ -44,7 +44,7 @@ def metadata_and_spec(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     spec, metadata = obj["spec"], obj["metadata"]
     causes: list[Cause] = []
     if metadata.get("annotations"):
-        causes += specific_annotations(metadata["annotations"], spec, "metadata.annotations")
+        causes += specific_annotations(metadata["annotations"], spec, "metadata.annotations", options)
     causes += pod_spec(spec, "spec", metadata, options)
     if not spec.get("serviceAccountName"):
         for index, volume in enumerate(spec.get("volumes") or ()):
@@ -58,13 +58,15 @@ def metadata_and_spec(obj: Object, options: PodOptions = USUAL) -> list[Cause]:
     return causes
 
 
-def specific_annotations(annotations: Mapping[str, str], spec: Object, field: str) -> list[Cause]:
+def specific_annotations(
+    annotations: Mapping[str, str], spec: Object, field: str, options: PodOptions = USUAL
+) -> list[Cause]:
     """Check the annotations that the server interprets."""
     causes: list[Cause] = []
     if MIRROR in annotations and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
         causes.append(invalid_value(f"{field}[{MIRROR}]", annotations[MIRROR], detail))
-    cost = annotations.get(DELETION_COST)
+    cost = annotations.get(DELETION_COST) if options.deletion_costs else None
     if cost is not None and not (_COST.match(cost) and -MAX_INT32 - 1 <= int(cost) <= MAX_INT32):
         causes.append(invalid_value(f"{field}[{DELETION_COST}]", cost, "must be a 32bit integer"))
     return causes + profile_annotations(annotations, spec, field)

@@ -50,7 +50,7 @@ _STATUSES: Final = tuple(_GROUPS)
 MAX_UINT32: Final = 2**32 - 1
 
 
-def pod_status(new: Object, old: Object) -> list[Cause]:
+def pod_status(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
     """Check a status update: a finished container stays finished, and addresses are valid, one per family."""
     status, held, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
     causes = immutable_annotations(new, old)
@@ -62,7 +62,7 @@ def pod_status(new: Object, old: Object) -> list[Cause]:
     nominated = status.get("nominatedNodeName")
     if nominated and nominated != held.get("nominatedNodeName"):
         causes += dns_subdomain(nominated, "status.nominatedNodeName")
-        if spec.get("nodeName"):
+        if options.nominations_end and spec.get("nodeName"):
             detail = "may not be set on pods that are already bound to a node"
             causes.append(forbidden("status.nominatedNodeName", detail))
     causes += _observed(status, "status.observedGeneration")
