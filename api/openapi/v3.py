@@ -17,6 +17,7 @@ from kubechronicle.api.openapi import operations, schemas
 from kubechronicle.api.openapi.operations import TEXT, Operation, Path, group_version_path
 from kubechronicle.api.openapi.parameters import Parameter
 from kubechronicle.api.registry.registry import Registry
+from kubechronicle.api.schema.types import META
 
 Document = dict[str, Any]
 
@@ -109,12 +110,26 @@ def document(registry: Registry, path: str, *, server_version: str, cbor: bool =
     components: Document = {} if custom else {"securitySchemes": SECURITY_SCHEME}
     if needed:
         components["schemas"] = schemas.components(needed, writer.write)
+        if version and not custom:
+            _leave_own_kinds(components["schemas"], group, version)
     return {
         "openapi": "3.0.0",
         "info": _CUSTOM_INFO if custom else {"title": "Kubernetes", "version": server_version},
         "paths": dict(sorted(written.items())),
         "components": components,
     }
+
+
+def _leave_own_kinds(made: Document, group: str, version: str) -> None:
+    """Name the kinds that every group version has in this one and in v1 only (apiserver ``pkg/server/routes``)."""
+    for kind in ("DeleteOptions", "WatchEvent"):
+        shared = made.get(f"{META}{kind}")
+        if shared is not None:
+            shared["x-kubernetes-group-version-kind"] = [
+                each
+                for each in shared["x-kubernetes-group-version-kind"]
+                if (each["group"], each["version"]) in ((group, version), ("", "v1"))
+            ]
 
 
 def _group_version(path: str) -> tuple[str, str]:

@@ -558,6 +558,15 @@ def test_extensions() -> None:
     assert schema(POD)["x-kubernetes-group-version-kind"] == [{"group": "", "kind": "Pod", "version": "v1"}]
 
 
+def test_kinds_of_every_group_version() -> None:
+    options = schema("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "apis/apps/v1")
+    kinds = [
+        {"group": "", "kind": "DeleteOptions", "version": "v1"},
+        {"group": "apps", "kind": "DeleteOptions", "version": "v1"},
+    ]
+    assert options["x-kubernetes-group-version-kind"] == kinds
+
+
 def test_a_former_version() -> None:
     spec = schema("io.k8s.api.batch.v1beta1.CronJobSpec", "apis/batch/v1beta1")["properties"]
     assert spec["concurrencyPolicy"]["type"] == "string"
