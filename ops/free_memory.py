@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +29,7 @@ import trio
 
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.ops import unused_parts
+from kubechronicle.ops.cycles import Cycles
 
 _STEP: Final = 16
 _LARGEST: Final = 512
@@ -81,17 +81,14 @@ def use_one_arena() -> None:
 class FreeMemory:
     """Overwrites the free memory of the process some times after each call of ``wanted``."""
 
-    def __init__(self) -> None:
+    def __init__(self, cycles: Cycles) -> None:
+        self._cycles = cycles
         self._wanted = trio.Event()
         self._frozen: list[Any] = []
 
-    def freeze(self) -> None:
-        """Let the cycle collector pass over all objects of now, for good (``gc.freeze``).
-
-        To be called before the first request: cycles of garbage are never collected from then on.
-        """
+    def note_containers(self) -> None:
+        """Note the lists and deques of now, before they are hidden from the collector (``gc.freeze``)."""
         self._frozen = unused_parts.containers()
-        gc.freeze()
 
     def wanted(self) -> None:
         """Let it begin soon."""
@@ -106,6 +103,7 @@ class FreeMemory:
                 with trio.move_on_after(pause):
                     await self._wanted.wait()
                 CACHES.forget_all()  # requests of that time may have added to them since
+                await self._cycles.collect()
                 await trio.to_thread.run_sync(overwrite, self._frozen)
                 await _overwrite_caches()
 
@@ -115,7 +113,6 @@ def overwrite(frozen: Iterable[Any] = ()) -> None:
 
     ``frozen``: containers that the collector does not know any more.
     """
-    gc.collect()
     _evict_keys()
     unused_parts.overwrite_unused_parts(chain(frozen, unused_parts.containers()))
     unused_parts.overwrite_rests_of_pools()

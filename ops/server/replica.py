@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import logging
 import math
@@ -18,6 +17,7 @@ from kubechronicle.actors.supervisor import ChildSpec, Tasks
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
+from kubechronicle.ops.cycles import Cycles
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.free_memory import FreeMemory
 from kubechronicle.ops.pki import Names, Pki
@@ -37,11 +37,6 @@ log = logging.getLogger(__name__)
 # Seconds between applications of the retention policies: kube-apiserver's --etcd-compaction-interval.
 RETENTION_INTERVAL = 300.0
 FIRST_RETENTION = 30.0  # seconds after the start, when clients have reconnected
-# Thresholds of the cycle collector (gc.set_threshold). The connections of 5,000 nodes are 1.5 million objects: a full
-# collection stops the process for two seconds, and with the default (700, 10, 10) ran every few seconds while the nodes
-# connected. The cost: memory held by a cycle may be freed late. Writes that wait hold some hundred objects each: with a
-# first threshold of 2,000, collections that found nothing took 1.9 % of the CPU time.
-COLLECTOR_THRESHOLDS = (10_000, 5, 20)
 # Seconds after which a thread that computes lets another one run (sys.setswitchinterval). The event loop waits so long
 # several times a request while the rules of a large body run in a thread (actors/large_work.py); Python's default is
 # ten times as long.
@@ -86,7 +81,8 @@ async def run_server(
         for difference in await differences(plan.database_direct_url or database_url, plan.overrides):
             log.warning("--database-url-overrides: %s", difference)
         encryption = Encryption(plan.encryption, server=plan.server)
-        freed = FreeMemory()
+        cycles = Cycles()
+        freed = FreeMemory(cycles)
         up = trio.Event()
         nursery.start_soon(partial(keep_running, "encryption", encryption.run, failures, up=up))
         await up.wait()
@@ -94,14 +90,15 @@ async def run_server(
         guard = plain(LayoutGuard(layout, assembly.views).run)
         nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
         logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
-        nursery.start_soon(Tasks([*background, *_tasks(assembly, logs, plan, freed)], failures).run)
+        nursery.start_soon(Tasks([*background, *_tasks(assembly, logs, plan, cycles, freed)], failures).run)
         registry = assembly.application.metrics.registry
         registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
         registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
+        cycles.register(registry)
         if revision_log.standby is not None:
             registry.register(StandbyCollector(revision_log.standby))
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
-        collect_cycles(freed)
+        begin_collections(cycles, freed)
         shutdown.assembly = assembly
         report_serving()
         reporting = plain(partial(report_when_ready, assembly.application.health.problem, report_ready))
@@ -111,13 +108,11 @@ async def run_server(
             await trio.to_thread.run_sync(importlib.import_module, f"kubechronicle.http.wire.{module}")
 
 
-def collect_cycles(freed: FreeMemory) -> None:
-    """Begin to collect cycles, which was off until now (cli.py, worker.py). Loaded objects stay for good: they are
-    frozen, because each pass over them takes a second."""
-    freed.freeze()
+def begin_collections(cycles: Cycles, freed: FreeMemory) -> None:
+    """Begin to collect cycles, which was off until now (cli.py, worker.py)."""
+    freed.note_containers()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    gc.enable()
+    cycles.begin()
 
 
 async def report_when_ready(problem: Callable[[], str], report: Callable[[], object]) -> None:
@@ -131,11 +126,13 @@ async def report_when_ready(problem: Callable[[], str], report: Callable[[], obj
     report()
 
 
-def _tasks(assembly: Assembly, logs: Mapping[str, PostgresLog], plan: Plan, freed: FreeMemory) -> list[ChildSpec]:
+def _tasks(
+    assembly: Assembly, logs: Mapping[str, PostgresLog], plan: Plan, cycles: Cycles, freed: FreeMemory
+) -> list[ChildSpec]:
     """Return the tasks of a server on Postgres beside its tree. ``logs``: the main one first."""
     for unit in assembly.storage.every:
         unit.views.on_erased(freed.wanted)
-    tasks = [ChildSpec(name="free-memory", run=plain(freed.run))]
+    tasks = [ChildSpec(name="cycles", run=plain(cycles.run)), ChildSpec(name="free-memory", run=plain(freed.run))]
     if assembly.sole is not None:
         tasks.append(ChildSpec(name="sole-appender", run=plain(assembly.sole.run)))
     for number, (name, each) in enumerate(logs.items()):
