@@ -8,7 +8,7 @@ lock each. Of the other metrics, the child of each label combination is looked u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.http.authorization.impersonation_metrics import ImpersonationMetrics
 from kubechronicle.http.authorization.metrics import AttemptMetrics
 from kubechronicle.http.metric_filter import MetricFilter
@@ -106,6 +107,7 @@ class Metrics:
         self._requests = Requests()
         self.noted = 0
         self._folds: list[Callable[[], None]] = []
+        self._counts: list[Callable[[], Iterator[None]]] = []
         self.register(self._requests)
         self.requests = self._requests.of
         self.validations = self._requests.validations
@@ -164,6 +166,10 @@ class Metrics:
         """Add metrics of other parts (log, views, connections), read when /metrics is requested."""
         self.registry.register(_Readings(read))
 
+    def count_ahead(self, count: Callable[[], Iterator[None]]) -> None:
+        """Let work in short steps be done before the metrics are collected."""
+        self._counts.append(count)
+
     def watchers(self, group: str, version: str, kind: str) -> Gauge:
         return self._child("w", self._watchers, group, version, kind)
 
@@ -185,10 +191,16 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
+        for count in self._counts:
+            for _ in count():
+                pass
         return _text(self._collected())
 
     async def exposition_by_thread(self) -> bytes:
         """Return the same. The numbers are read at once; their text takes twice as long, and is made in a thread."""
+        pauses = Pauses()
+        for count in self._counts:
+            await pauses.take(count())
         return await trio.to_thread.run_sync(_text, self._collected())
 
     def _collected(self) -> list[Metric]:

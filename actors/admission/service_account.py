@@ -49,17 +49,19 @@ class ServiceAccount(AdmissionPlugin):
         pod = attributes.object
         if pod is None or attributes.subresource or attributes.operation != CREATE:
             return
-        if not _is_mirror(pod):
-            spec = pod.setdefault("spec", {})
-            name = spec.get("serviceAccountName") or spec.get("serviceAccount") or DEFAULT_NAME
-            spec["serviceAccountName"] = spec["serviceAccount"] = name
-            account = _account(attributes, spec, state)
-            if _automounts(account, spec):
-                _mount_token(spec, attributes.seed)
-            if not spec.get("imagePullSecrets") and account.pulls:
-                spec["imagePullSecrets"] = [{"name": name} for name in account.pulls]
-                note_growth(sum(map(len, account.pulls)))
-        self.validate(attributes, state)
+        spec = pod.setdefault("spec", {})
+        if _is_mirror(pod):
+            _check_mirror(attributes, spec)
+            return
+        name = spec.get("serviceAccountName") or spec.get("serviceAccount") or DEFAULT_NAME
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        account = _account(attributes, spec, state)
+        if _automounts(account, spec):
+            _mount_token(spec, attributes.seed)
+        if not spec.get("imagePullSecrets") and account.pulls:
+            spec["imagePullSecrets"] = [{"name": name} for name in account.pulls]
+            note_growth(sum(map(len, account.pulls)))
+        _check_secrets(attributes, account, spec)
 
     def validate(self, attributes: Attributes, state: State) -> None:
         pod = attributes.object
@@ -74,13 +76,17 @@ class ServiceAccount(AdmissionPlugin):
         if not spec.get("serviceAccountName"):
             name = pod["metadata"].get("name", "")
             raise forbidden(attributes, f"no service account specified for pod {attributes.namespace}/{name}")
-        account = _account(attributes, spec, state)
-        if not account.enforces:
-            return
-        if attributes.subresource:
-            _limit_environment(attributes, account, spec, {"ephemeralContainers": "ephemeral container"})
-        else:
-            _limit_secrets(attributes, account, spec)
+        _check_secrets(attributes, _account(attributes, spec, state), spec)
+
+
+def _check_secrets(attributes: Attributes, account: _Account, spec: Object) -> None:
+    """Reject secrets that the account does not have, if it allows no others."""
+    if not account.enforces:
+        return
+    if attributes.subresource:
+        _limit_environment(attributes, account, spec, {"ephemeralContainers": "ephemeral container"})
+    else:
+        _limit_secrets(attributes, account, spec)
 
 
 def _is_mirror(pod: Object) -> bool:

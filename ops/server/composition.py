@@ -328,12 +328,14 @@ def _register_metrics(assembly: Assembly, parts: _Parts, more: Iterable[Collecto
         metrics.registry, discovery.version_info(plan.http.server_version, plan.features.versions), plan.features
     )
     allocators = (parts.services.metrics, own.cluster_ips.metrics, own.node_ports.metrics)
+    allocation = AllocationCollector(*allocators, plan.services, parts.state)
+    metrics.count_ahead(allocation.count)
     collectors: list[Collector] = [
         *more,
         *parts.authorization.collectors(),
         parts.webhooks.metrics,
         AdmissionCollector(parts.state.metrics),
-        AllocationCollector(*allocators, plan.services, parts.state),
+        allocation,
         StorageCollector(
             [unit.measured for unit in parts.storage.every],
             [unit.views for unit in parts.storage.every],

@@ -1,16 +1,22 @@
-"""Metrics of service addresses and node ports, with kube-apiserver's names, read at each request for /metrics."""
+"""Metrics of service addresses and node ports, with kube-apiserver's names, read at each request for /metrics.
+
+Values are counted in steps before the metrics are collected (Metrics.count_ahead): there may be 100,000 of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.allocation.addresses import ALLOCATOR, IP_ADDRESSES, MANAGED_BY
+from kubechronicle.actors.allocation.bands import AddressRange
 from kubechronicle.actors.allocation.metrics import BUCKETS, AllocationMetrics, RepairMetrics
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
@@ -18,6 +24,8 @@ from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.api.builtin.common.checks import parse_ip
 
 IPS, PORTS = "kube_apiserver_clusterip_allocator", "kube_apiserver_nodeport_allocator"
+STEP: Final = 1000
+"""Objects in a step."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,32 +35,51 @@ class AllocationCollector(Collector):
     node_ports: RepairMetrics
     network: ServiceNetwork
     state: State
+    _addresses_of: Counter[AddressRange] | None = field(default=None, init=False)
+    _ports_in_use: int = field(default=0, init=False)
+
+    def count(self) -> Iterator[None]:
+        """Count addresses by range, and ports. An address in two ranges counts in both."""
+        ranges = Ranges().of(self.state)
+        counts = Counter(dict.fromkeys(ranges, 0))
+        by_family = {family: [one for one in ranges if one.family == family] for family in ("IPv4", "IPv6")}
+        for number, entry in enumerate(self.state.entries(IP_ADDRESSES, "")):
+            if not number % STEP:
+                yield
+            if entry.labels.get(MANAGED_BY) != ALLOCATOR:
+                continue
+            name = entry.key.name
+            possible = by_family["IPv6" if ":" in name else "IPv4"]
+            if len(possible) > 1:  # otherwise there is no need to parse every name
+                address = parse_ip(name)
+                possible = [one for one in possible if address is not None and address in one]
+            counts.update(possible)
+        used = 0
+        for number, entry in enumerate(self.state.entries(NODE_PORTS, "")):
+            if not number % STEP:
+                yield
+            used += int(entry.key.name) in self.network.node_ports
+        self._addresses_of, self._ports_in_use = counts, used
 
     def collect(self) -> Iterable[Metric]:
+        if self._addresses_of is None:
+            for _ in self.count():
+                pass
         yield from self._addresses()
         yield from self._counted_addresses()
         yield from self._ports()
         yield from self._repairs()
 
     def _addresses(self) -> Iterable[Metric]:
-        """Yield allocated and available addresses by range. An address in two ranges counts in both."""
+        """Yield allocated and available addresses by range."""
         allocated = GaugeMetricFamily(
             f"{IPS}_allocated_ips", "Gauge measuring the number of allocated IPs for Services", labels=["cidr"]
         )
         available = GaugeMetricFamily(
             f"{IPS}_available_ips", "Gauge measuring the number of available IPs for Services", labels=["cidr"]
         )
-        allocated_names: dict[str, list[str]] = {"IPv4": [], "IPv6": []}
-        for entry in self.state.entries(IP_ADDRESSES, ""):
-            if entry.labels.get(MANAGED_BY) == ALLOCATOR:
-                allocated_names["IPv6" if ":" in entry.key.name else "IPv4"].append(entry.key.name)
-        ranges = Ranges().of(self.state)
-        for one in ranges:
-            names = allocated_names[one.family]
-            if sum(other.family == one.family for other in ranges) == 1:
-                used = len(names)  # no need to parse every name
-            else:
-                used = sum(address in one for address in map(parse_ip, names) if address is not None)
+        counted, self._addresses_of = self._addresses_of or {}, None
+        for one, used in counted.items():
             allocated.add_metric([str(one.network)], used)
             available.add_metric([str(one.network)], one.pool.size - used)
         yield allocated
@@ -81,7 +108,7 @@ class AllocationCollector(Collector):
         yield seconds
 
     def _ports(self) -> Iterable[Metric]:
-        used = sum(int(entry.key.name) in self.network.node_ports for entry in self.state.entries(NODE_PORTS, ""))
+        used = self._ports_in_use
         yield GaugeMetricFamily(
             f"{PORTS}_allocated_ports", "Gauge measuring the number of allocated NodePorts for Services", value=used
         )
