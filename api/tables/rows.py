@@ -10,7 +10,7 @@ JSON and timestamps alternate, from JSON to JSON.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -76,7 +76,7 @@ def row_size(row: Row) -> int:
     return sum(map(len, row)) + 50 * len(row)
 
 
-def filler(now: datetime) -> Callable[[Row], bytes]:
+def filler(now: datetime) -> Callable[[Iterable[Row]], list[bytes]]:
     """Return a function that fills in the ages of rows for the time ``now``."""
     since = ages_at(now)
     known: dict[bytes, bytes] = {}
@@ -85,11 +85,16 @@ def filler(now: datetime) -> Callable[[Row], bytes]:
         found = known[moment] = since(moment.decode()).encode()
         return found
 
-    def filled(row: Row) -> bytes:
-        if len(row) == 3:  # nearly every kind has one age
-            return b"%b%b%b" % (row[0], known.get(row[1]) or age(row[1]), row[2])
+    def several(row: Row) -> bytes:
         parts = list(row)
         parts[1::2] = [known.get(moment) or age(moment) for moment in row[1::2]]
         return b"".join(parts)
+
+    def filled(rows: Iterable[Row]) -> list[bytes]:
+        return [
+            # Nearly every kind has one age.
+            b"%b%b%b" % (row[0], known.get(row[1]) or age(row[1]), row[2]) if len(row) == 3 else several(row)
+            for row in rows
+        ]
 
     return filled

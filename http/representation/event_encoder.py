@@ -121,7 +121,7 @@ class EventEncoder(EntryEncoder):
 
     def _row_event(self, kind: str, row: Row, entry: Entry) -> bytes:
         metadata = {"resourceVersion": str(entry.revision)}
-        body = self._table_around(joined_items([filler(self._now())(row)]), metadata, no_headers=self._columns_sent)
+        body = self._table_around(joined_items(filler(self._now())([row])), metadata, no_headers=self._columns_sent)
         self._columns_sent = True
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), body.whole())
 

@@ -19,7 +19,9 @@ from kubechronicle.http.representation.encoding_cache import CachedEncoder, Enco
 FEW = 64
 """Entries of a list up to which it is not cached."""
 PART = 64
-"""Entries encoded between two pauses."""
+"""Entries of a list up to which it is encoded at once."""
+TOGETHER = 256
+"""Entries that are looked up between two pauses. Each that must be encoded is followed by a pause of its own."""
 T = TypeVar("T")
 
 
@@ -107,12 +109,12 @@ async def encode_all(
     entries: Sequence[Entry],
     encoder: CachedEncoder[T],
     separator: bytes,
-    change: Callable[[T], bytes] | None = None,
+    change: Callable[[list[T]], list[bytes]] | None = None,
 ) -> Items:
-    """Encode all entries, with pauses. ``change``: makes the bytes of an encoding."""
+    """Encode all entries, with pauses. ``change``: makes the bytes of some encodings."""
     encoded, pauses = list[bytes](), Pauses()
-    for start in range(0, len(entries), PART):
-        part = await encoder.all_large(entries[start : start + PART])
-        encoded += map(change, part) if change is not None else part  # type: ignore[arg-type]  # else bytes
+    for start in range(0, len(entries), TOGETHER):
+        part = await encoder.all_large(entries[start : start + TOGETHER])
+        encoded += change(part) if change is not None else part  # type: ignore[arg-type]  # else bytes
         await pauses.pause()
     return joined_items(encoded, separator=separator)
