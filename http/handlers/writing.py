@@ -142,7 +142,7 @@ def _note_deletion(context: Context, written: Written, *, dry_run: bool) -> None
 
 async def delete_collection(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     encoder = backend.encoders.choose(request, context, rt)
-    list_options, selection = list_parameters(backend, context, rt)
+    list_options, selection = await list_parameters(backend, context, rt)
     write = await read_delete(backend, request, context, rt, collection=True)
     context.warnings += deletion.warnings(rt.resource, write.options)
     revision = requested_revision(rt, list_options.resource_version, verb="list")

@@ -43,7 +43,7 @@ from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.drain import Drain
-from kubechronicle.http.handlers.reading import list_parameters
+from kubechronicle.http.handlers.reading import PARSED, list_parameters
 from kubechronicle.http.handlers.revisions import check_listed
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
@@ -56,15 +56,13 @@ USERS: Final = 10
 MAX_SEARCHES: Final = 8
 """Searches at the same time in one process: each holds some megabytes, and a connection to the log at times."""
 BUSY: Final = "the server runs as many searches as it can, please try again later"
-BYTES_OF_CHARACTER: Final = 16
-"""Bytes of a body whose rules take as long as the compilation of a character: 1,000 characters go to the thread."""
 KEYS: Final = ("name", "namespace", "uid")
 """Columns of the log that select whole objects."""
 
 
 async def answer(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer with the stream. StatusError 400, 403."""
-    options, selection = list_parameters(backend, context, rt)
+    options, selection = await list_parameters(backend, context, rt)
     condition = await _compiled(context, context.query.get("expression"))
     record = None
     if wants_shown(context):
@@ -87,7 +85,7 @@ async def _compiled(context: Context, expression: str) -> ObjectCondition:
         raise status.bad_request("summary=bisect needs an expression, as expression=self.spec.replicas == 0")
     try:
         # An expression may take as long as a body that is so many times larger.
-        size = len(expression) * BYTES_OF_CHARACTER
+        size = len(expression) * PARSED
         await context.turn.begin(size)
         return await context.turn.run_once(
             size, lambda: ObjectCondition(base_environment().extend({OBJECT: DYN}).compile(expression, BOOL))
