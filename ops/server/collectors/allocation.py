@@ -78,7 +78,8 @@ class AllocationCollector(Collector):
         available = GaugeMetricFamily(
             f"{IPS}_available_ips", "Gauge measuring the number of available IPs for Services", labels=["cidr"]
         )
-        counted, self._addresses_of = self._addresses_of or {}, None
+        counted = self._addresses_of or Counter[AddressRange]()
+        self._addresses_of = None
         for one, used in counted.items():
             allocated.add_metric([str(one.network)], used)
             available.add_metric([str(one.network)], one.pool.size - used)
