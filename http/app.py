@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.history.verdicts import AuditedPolicies
@@ -201,6 +201,10 @@ def _services(
     )
 
 
+HASHES: Final = "StorageVersionHash"
+"""The gate of storageVersionHash in discovery."""
+
+
 def _documents(
     store: Store,
     settings: HttpSettings,
@@ -218,7 +222,13 @@ def _documents(
         return sorted([*documents.paths(), *others, *pages])
 
     tokens = openid.pages(issuer, settings.server_address) if issuer is not None else {}
-    documents = Discovery(version=version, server_address=settings.server_address, paths=paths, openid_pages=tokens)
+    documents = Discovery(
+        version=version,
+        server_address=settings.server_address,
+        paths=paths,
+        openid_pages=tokens,
+        hashes=settings.features.enabled(HASHES),
+    )
     openapi = OpenApi(
         lambda: store.registry,
         version=version["gitVersion"],

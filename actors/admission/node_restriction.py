@@ -28,8 +28,10 @@ from kubechronicle.actors.admission.chain import (
 from kubechronicle.api.access.pod_references import ACCOUNTS, CLAIMS, CONFIG_MAPS, MIRROR, SECRETS, references
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.values.certificates import request_name, request_problem
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
 
 NODE_PREFIX: Final = "system:node:"
 GROUP_NODES: Final = "system:nodes"
@@ -56,6 +58,13 @@ AUDIENCE_VERB: Final = "request-serviceaccounts-token-audience"
 CLAIM_STATUS: Final = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 
 
+AUDIENCES: Final = "ServiceAccountNodeAudienceRestriction"
+ANY_REQUEST: Final = "AllowInsecureKubeletCertificateSigningRequests"
+POD_CERTIFICATE_GATE: Final = "PodCertificateRequest"
+GATES: Final = (AUDIENCES, ANY_REQUEST, POD_CERTIFICATE_GATE)
+"""The gates that switch checks."""
+
+
 class NodeRestriction(AdmissionPlugin):
     name = "NodeRestriction"
     resources = frozenset(
@@ -73,6 +82,16 @@ class NodeRestriction(AdmissionPlugin):
     )
     operations = frozenset({CREATE, UPDATE, DELETE})
 
+    def __init__(self, gates: FeatureGates | None = None) -> None:
+        gates = gates or FeatureGates()
+        self._checks = dict(CHECKS)
+        if not gates.enabled(AUDIENCES):
+            self._checks["serviceaccounts", "token"] = _token_for_any_audience
+        if gates.enabled(ANY_REQUEST):
+            del self._checks[CERTIFICATES, ""]
+        if not gates.enabled(POD_CERTIFICATE_GATE):
+            self._checks[POD_CERTIFICATES, ""] = _refused_pod_certificate
+
     def admit(self, attributes: Attributes, state: State) -> None:
         who = attributes.who
         if GROUP_NODES not in who.groups or not who.user.startswith(NODE_PREFIX):
@@ -80,7 +99,7 @@ class NodeRestriction(AdmissionPlugin):
         node = who.user.removeprefix(NODE_PREFIX)
         if not node:
             raise forbidden(attributes, f"could not determine node from user {go_quote(who.user)}")
-        check = CHECKS.get((attributes.rt.resource, attributes.subresource))
+        check = self._checks.get((attributes.rt.resource, attributes.subresource))
         if check is not None:
             check(node, attributes, state)
         elif attributes.rt.resource == "pods":
@@ -249,8 +268,19 @@ def _without_claim_status(claim: Object) -> Object:
 
 
 def _token(node: str, attributes: Attributes, state: State) -> None:
+    pod = _pod_of_token(node, attributes, state)
+    if pod is not None:
+        _audience(attributes, pod.object(), state)
+
+
+def _token_for_any_audience(node: str, attributes: Attributes, state: State) -> None:
+    _pod_of_token(node, attributes, state)
+
+
+def _pod_of_token(node: str, attributes: Attributes, state: State) -> Entry | None:
+    """Return the pod that a token is bound to, which runs on the node; None for other requests than of a token."""
     if attributes.operation != CREATE or attributes.object is None:
-        return
+        return None
     bound = (attributes.object.get("spec") or {}).get("boundObjectRef") or {}
     if (bound.get("apiVersion"), bound.get("kind")) != ("v1", "Pod") or not bound.get("name"):
         raise forbidden(attributes, "node requested token not bound to a pod")
@@ -266,7 +296,7 @@ def _token(node: str, attributes: Attributes, state: State) -> None:
         raise forbidden(attributes, f"{why} The object might have been deleted and then recreated")
     if _node_of(pod) != node:
         raise forbidden(attributes, "node requested token bound to a pod scheduled on a different node")
-    _audience(attributes, pod.object(), state)
+    return pod
 
 
 def _audience(attributes: Attributes, pod: Object, state: State) -> None:
@@ -352,6 +382,10 @@ def _name(attributes: Attributes) -> str:
     return attributes.name
 
 
+def _refused_pod_certificate(node: str, attributes: Attributes, state: State) -> None:
+    raise forbidden(attributes, "PodCertificateRequest feature gate is disabled")
+
+
 Check = Callable[[str, Attributes, State], None]
 
 CHECKS: Final[Mapping[tuple[str, str], Check]] = {
@@ -364,6 +398,7 @@ CHECKS: Final[Mapping[tuple[str, str], Check]] = {
     ("serviceaccounts", "token"): _token,
     ("leases.coordination.k8s.io", ""): _lease,
     ("csinodes.storage.k8s.io", ""): _csi_node,
+    ("csinodes.storage.k8s.io", "status"): _csi_node,
     ("resourceslices.resource.k8s.io", ""): _slice,
     (CERTIFICATES, ""): _certificate,
     (POD_CERTIFICATES, ""): check_pod_certificate,

@@ -148,6 +148,7 @@ def _configured(given: PluginConfigurations, features: FeatureGates) -> Mapping[
         "MutatingAdmissionWebhook": lambda: MutatingAdmissionWebhook(review_reviews=reviews),
         "ValidatingAdmissionWebhook": lambda: ValidatingAdmissionWebhook(review_reviews=reviews),
         "EventRateLimit": lambda: EventRateLimit(given.event_limits),
+        "NodeRestriction": lambda: NodeRestriction(features),
         "PodNodeSelector": lambda: PodNodeSelector(given.node_selectors),
         "PodSecurity": lambda: PodSecurity(given.pod_security, newest_standard),
         "PodTolerationRestriction": lambda: PodTolerationRestriction(tolerations),

@@ -71,8 +71,11 @@ def _group(group: str, versions: Sequence[str]) -> Document:
     return {"name": group, "versions": entries, "preferredVersion": dict(entries[0])}
 
 
-def api_resource_list(registry: Registry, group: str, version: str) -> Document | None:
-    """Return the APIResourceList document of /apis/GROUP/VERSION, None for an unknown one."""
+def api_resource_list(registry: Registry, group: str, version: str, *, hashes: bool = True) -> Document | None:
+    """Return the APIResourceList document of /apis/GROUP/VERSION, None for an unknown one.
+
+    ``hashes``: built-in resources have a storageVersionHash (the gate StorageVersionHash).
+    """
     types = registry.resources(group, version)
     if not types:
         return None
@@ -81,7 +84,7 @@ def api_resource_list(registry: Registry, group: str, version: str) -> Document 
         # Only the core group's list is written without its own apiVersion.
         document["apiVersion"] = "v1"
     document["groupVersion"] = f"{group}/{version}" if group else version
-    document["resources"] = [entry for rt in types for entry in _resource_entries(rt)]
+    document["resources"] = [entry for rt in types for entry in _resource_entries(rt, hashes=hashes)]
     return document
 
 
@@ -92,7 +95,7 @@ def _verbs(rt: ResourceType) -> list[str]:
     return list(rt.verbs)
 
 
-def _resource_entries(rt: ResourceType) -> Iterable[Document]:
+def _resource_entries(rt: ResourceType, *, hashes: bool) -> Iterable[Document]:
     entry: Document = {
         "name": rt.plural,
         "singularName": rt.singular,
@@ -104,7 +107,7 @@ def _resource_entries(rt: ResourceType) -> Iterable[Document]:
         entry["shortNames"] = list(rt.short_names)
     if rt.categories:
         entry["categories"] = list(rt.categories)
-    if rt.stored:
+    if rt.stored and (hashes or rt.custom is not None):
         entry["storageVersionHash"] = storage_version_hash(rt.storage_api_version, rt.storage_kind)
     yield entry
     for sub in rt.subresources.values():

@@ -40,6 +40,7 @@ class Discovery:
 
     ``paths``: returns all paths, for GET /.
     ``openid_pages``: the pages of the issuer of service account tokens.
+    ``hashes``: as of ``api_resource_list``.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class Discovery:
         server_address: str,
         paths: Callable[[], Sequence[str]],
         openid_pages: Mapping[str, openid.Page],
+        hashes: bool = True,
     ) -> None:
+        self._hashes = hashes
         self._version = encode(version, JSON)
         self._server_address = server_address
         self._paths = paths
@@ -93,7 +96,7 @@ class Discovery:
         key = (registry, others)
         documents = self._known.get(key)
         if documents is None:
-            documents = self._known[key] = _Documents(registry, self._server_address, others)
+            documents = self._known[key] = _Documents(registry, self._server_address, others, hashes=self._hashes)
             if len(self._known) > MOST_REGISTRIES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
@@ -107,8 +110,9 @@ MANY: Final = 256
 class _Documents:
     """The documents of one registry, below /api and /apis, each encoded when it is first requested."""
 
-    def __init__(self, registry: Registry, server_address: str, others: Others | None) -> None:
+    def __init__(self, registry: Registry, server_address: str, others: Others | None, *, hashes: bool) -> None:
         self._registry = registry
+        self._hashes = hashes
         self._others = others
         self._server_address = server_address
         self._encoded: dict[tuple[str, str], bytes] = {}
@@ -145,7 +149,10 @@ class _Documents:
             raise status.path_not_found()
         _check_route(request, context)
         path = "/" + group_version_path(group, version)
-        return self._document(request, context, path, lambda: discovery.api_resource_list(registry, group, version))
+        return self._document(request, context, path, lambda: self._resources(group, version))
+
+    def _resources(self, group: str, version: str) -> discovery.Document | None:
+        return discovery.api_resource_list(self._registry, group, version, hashes=self._hashes)
 
     def _root(self, request: Request, context: Context, *, legacy: bool) -> Response:
         if legacy:

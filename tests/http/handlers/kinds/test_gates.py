@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from in_process import ADMISSION, InProcess, pod
 from kinds.releases import open_release
 from trio.testing import MockClock
@@ -15,6 +19,12 @@ PODS = "/api/v1/namespaces/default/pods"
 NODES = "/apis/storage.k8s.io/v1/csinodes"
 MERGE = {"content-type": "application/merge-patch+json"}
 NODE = {"impersonate-user": "system:node:n", "impersonate-group": "system:nodes"}
+REQUEST = base64.b64encode(
+    x509.CertificateSigningRequestBuilder()
+    .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "system:node:m")]))
+    .sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    .public_bytes(serialization.Encoding.PEM)
+).decode()
 BOTH = pytest.mark.parametrize("on", [True, False])
 
 
@@ -103,3 +113,36 @@ async def test_a_pod_without_a_gate_of_its_container_hooks(on: bool, autojump_cl
         (entry,) = (await server.post(PODS, body))["metadata"]["managedFields"]
         fields = entry["fieldsV1"]["f:spec"]["f:containers"]['k:{"name":"main"}']["f:readinessProbe"]["f:httpGet"]
         assert ("f:protocol" in fields) is on
+
+
+@BOTH
+async def test_discovery_tells_the_hash_of_a_stored_version(on: bool, autojump_clock: MockClock) -> None:
+    async with open_release({"StorageVersionHash": on}) as server:
+        resources = (await server.get("/apis/apps/v1"))["resources"]
+        assert any("storageVersionHash" in each for each in resources) is on
+
+
+@BOTH
+async def test_a_node_gets_tokens_for_other_audiences_than_those_of_its_pods(
+    on: bool, autojump_clock: MockClock
+) -> None:
+    gates = {"ServiceAccountNodeAudienceRestriction": on}
+    async with open_release(gates, admission=ADMISSION | {"NodeRestriction"}) as server:
+        await server.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "a"}})
+        body = pod("p", node="n")
+        body["spec"]["serviceAccountName"] = "a"
+        uid = (await server.post(PODS, body))["metadata"]["uid"]
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid}
+        asked = {"spec": {"audiences": ["other"], "boundObjectRef": bound}}
+        token = "/api/v1/namespaces/default/serviceaccounts/a/token"
+        assert await _status(server, "POST", token, asked, headers=NODE) == (403 if on else 201)
+
+
+@BOTH
+async def test_the_signing_request_of_a_node_is_for_itself(on: bool, autojump_clock: MockClock) -> None:
+    gates = {"AllowInsecureKubeletCertificateSigningRequests": on}
+    async with open_release(gates, admission=ADMISSION | {"NodeRestriction"}) as server:
+        csr = {"signerName": "kubernetes.io/kubelet-serving", "usages": ["server auth"], "request": REQUEST}
+        body = {"metadata": {"name": "c"}, "spec": csr}
+        target = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+        assert await _status(server, "POST", target, body, headers=NODE) == (201 if on else 403)
