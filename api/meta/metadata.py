@@ -55,7 +55,7 @@ NAMESPACE_MISMATCH: Final = "the namespace of the provided object does not match
 
 
 def drop_system_fields(metadata: dict[str, Any], *, deletion: bool = True) -> None:
-    """Drop the client's values of system fields. A creation by PUT or apply keeps the marks of a ``deletion``."""
+    """Drop the client's values of system fields. A creation by PUT or apply owns the marks of a ``deletion`` first."""
     for name in metadata.keys() & (_SYSTEM_FIELDS if deletion else _UNMARKED):
         del metadata[name]
 

@@ -89,6 +89,9 @@ def user_annotations(given: Mapping[str, str] | None, field: str) -> list[Cause]
     """Check what a pod's owner tells the signer: keys with a domain, and their size."""
     causes: list[Cause] = []
     for key in map(str.lower, sorted(given or ())):
+        if not key:
+            causes.append(required(field))
+            continue
         problems = names.qualified_name(key)
         if not problems and "/" not in key:
             problems = ['must be a domain-prefixed key (such as "acme.io/foo")']

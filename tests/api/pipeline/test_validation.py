@@ -110,6 +110,22 @@ def test_owners_stay_when_a_list_has_items_without_keys() -> None:
     assert update(path, held, {"secrets": [{}]}).object["metadata"]["managedFields"] == owners
 
 
+def test_a_put_that_creates_marks_no_deletion() -> None:
+    marks = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3}
+    rt = builtin_registry().lookup("coordination.k8s.io", "v1", "leases")
+    assert rt is not None
+    ctx = WriteContext(now="2026-01-01T00:00:00Z", name="a", namespace="n", uid="u", manager="m")
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "a", "namespace": "n", **marks},
+    }
+    obj, _ = pipeline.decode_object(rt, body, ctx, create=False)
+    meta = pipeline.prepare_create(rt, obj, ctx).object["metadata"]
+    assert not meta.keys() & marks.keys()
+    assert meta["managedFields"][0]["fieldsV1"]["f:metadata"].keys() == {f"f:{name}" for name in marks}
+
+
 def test_what_tags_find_comes_last() -> None:
     path = "rbac.authorization.k8s.io/v1/roles"
     causes = rejection_causes(path, {"rules": []}, {"rules": [{"verbs": []}], **OWNER})
