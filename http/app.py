@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.history.verdicts import AuditedPolicies
@@ -201,10 +201,6 @@ def _services(
     )
 
 
-HASHES: Final = "StorageVersionHash"
-"""The gate of storageVersionHash in discovery."""
-
-
 def _documents(
     store: Store,
     settings: HttpSettings,
@@ -224,10 +220,10 @@ def _documents(
     tokens = openid.pages(issuer, settings.server_address) if issuer is not None else {}
     documents = Discovery(
         version=version,
+        features=settings.features,
         server_address=settings.server_address,
         paths=paths,
         openid_pages=tokens,
-        hashes=settings.features.enabled(HASHES),
     )
     openapi = OpenApi(
         lambda: store.registry,

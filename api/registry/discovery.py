@@ -14,8 +14,13 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import DEFAULT, PROGRAM, EffectiveVersion
-from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
+from kubechronicle.api.kinds import reading
+from kubechronicle.api.kinds.reading import Declared
+from kubechronicle.api.registry.lives import life_of
+from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource, version_priority
+from kubechronicle.api.registry.resources import STORED_AS
 from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.steps import Steps
 
@@ -71,10 +76,13 @@ def _group(group: str, versions: Sequence[str]) -> Document:
     return {"name": group, "versions": entries, "preferredVersion": dict(entries[0])}
 
 
-def api_resource_list(registry: Registry, group: str, version: str, *, hashes: bool = True) -> Document | None:
+def api_resource_list(
+    registry: Registry, group: str, version: str, features: FeatureGates | None = None
+) -> Document | None:
     """Return the APIResourceList document of /apis/GROUP/VERSION, None for an unknown one.
 
-    ``hashes``: built-in resources have a storageVersionHash (the gate StorageVersionHash).
+    ``features``: the gates of the server, whose versions decide in which version Kubernetes stores a resource; None:
+    the usual ones.
     """
     types = registry.resources(group, version)
     if not types:
@@ -84,7 +92,8 @@ def api_resource_list(registry: Registry, group: str, version: str, *, hashes: b
         # Only the core group's list is written without its own apiVersion.
         document["apiVersion"] = "v1"
     document["groupVersion"] = f"{group}/{version}" if group else version
-    document["resources"] = [entry for rt in types for entry in _resource_entries(rt, hashes=hashes)]
+    features = features or FeatureGates()
+    document["resources"] = [entry for rt in types for entry in _resource_entries(rt, features)]
     return document
 
 
@@ -95,7 +104,7 @@ def _verbs(rt: ResourceType) -> list[str]:
     return list(rt.verbs)
 
 
-def _resource_entries(rt: ResourceType, *, hashes: bool) -> Iterable[Document]:
+def _resource_entries(rt: ResourceType, features: FeatureGates) -> Iterable[Document]:
     entry: Document = {
         "name": rt.plural,
         "singularName": rt.singular,
@@ -107,8 +116,8 @@ def _resource_entries(rt: ResourceType, *, hashes: bool) -> Iterable[Document]:
         entry["shortNames"] = list(rt.short_names)
     if rt.categories:
         entry["categories"] = list(rt.categories)
-    if rt.stored and (hashes or rt.custom is not None):
-        entry["storageVersionHash"] = storage_version_hash(rt.storage_api_version, rt.storage_kind)
+    if rt.stored and (features.enabled(HASH_GATE) or rt.custom is not None):
+        entry["storageVersionHash"] = storage_version_hash(_stored_as(rt, features.versions), rt.storage_kind)
     yield entry
     for sub in rt.subresources.values():
         yield _subresource_entry(rt, sub)
@@ -119,6 +128,41 @@ def _subresource_entry(rt: ResourceType, sub: Subresource) -> Document:
     if (sub.group, sub.version) != (rt.group, rt.version):
         entry |= {"group": sub.group, "version": sub.version}
     return entry | {"kind": sub.kind, "verbs": list(sub.verbs)}
+
+
+HASH_GATE: Final = "StorageVersionHash"
+
+HASHED_AS: Final[Mapping[tuple[str, str], str]] = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): "apiextensions.k8s.io/v1beta1"
+}
+"""(group, plural) -> the apiVersion that kube-apiserver stores, if this server stores another one."""
+
+
+def _stored_as(rt: ResourceType, versions: EffectiveVersion) -> str:
+    """Return the apiVersion in which kube-apiserver stores a resource.
+
+    Servers of the oldest version beside it must be able to read it (apiserver ``emulatedStorageVersion``). The log
+    keeps the present form all the same: an older program of kubechronicle reads that, too.
+    """
+    path = (rt.group, rt.plural)
+    if path in HASHED_AS:
+        return HASHED_AS[path]
+    kinds, (group, _, version) = reading.release().kinds, rt.storage_api_version.rpartition("/")
+    if (
+        rt.custom is not None
+        or path in STORED_AS
+        or not _is_newer(kinds.get((group, version, rt.storage_kind)), versions)
+    ):
+        return rt.storage_api_version
+    others = [declared for (of, _, kind), declared in kinds.items() if (of, kind) == (group, rt.storage_kind)]
+    known = [each.package for each in others if not _is_newer(each, versions) and "alpha" not in each.package.version]
+    found = min(known, key=lambda package: version_priority(package.version), default=None)
+    return rt.storage_api_version if found is None else found.api_version
+
+
+def _is_newer(declared: Declared | None, versions: EffectiveVersion) -> bool:
+    introduced = None if declared is None else life_of(declared).introduced
+    return introduced is not None and introduced > versions.compatibility
 
 
 @remembered(1024)

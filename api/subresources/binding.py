@@ -41,10 +41,15 @@ def check(binding: Mapping[str, Any], *, name: str) -> None:
         raise status.unknown(aggregate(causes))
 
 
-def bound(pod: Object, binding: Mapping[str, Any], *, now: str, nomination_ends: bool = True) -> Object:
+LABELS_GATE: Final = "PodTopologyLabelsAdmission"
+
+
+def bound(
+    pod: Object, binding: Mapping[str, Any], *, now: str, nomination_ends: bool = True, with_labels: bool = True
+) -> Object:
     """Return the pod bound to the binding's target; ``pod`` is not changed. 409 if the pod cannot be bound.
 
-    ``nomination_ends``: the pod loses its nominated node (KEP-5278).
+    ``nomination_ends``: the pod loses its nominated node (KEP-5278). ``with_labels``: it gets the binding's labels.
     """
     meta, wanted = pod["metadata"], binding["metadata"]
     name = meta["name"]
@@ -57,7 +62,7 @@ def bound(pod: Object, binding: Mapping[str, Any], *, now: str, nomination_ends:
     current = new.setdefault("status", {})
     if nomination_ends:
         current.pop("nominatedNodeName", None)
-    for field in ("annotations", "labels"):
+    for field in ("annotations", "labels") if with_labels else ("annotations",):
         if wanted.get(field):
             new["metadata"][field] = {**(meta.get(field) or {}), **wanted[field]}
     _mark_scheduled(current, generation=meta.get("generation", 0), now=now)

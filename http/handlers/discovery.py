@@ -9,6 +9,7 @@ import gzip
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 from kubechronicle.actors.external_answers import in_steps
@@ -16,6 +17,7 @@ from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.errors import status
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.openapi.operations import group_version_path
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import Registry
@@ -38,22 +40,21 @@ MOST_REGISTRIES = 4
 class Discovery:
     """Answers the paths that describe the served API.
 
-    ``paths``: returns all paths, for GET /.
+    ``features``: the gates of the server. ``paths``: returns all paths, for GET /.
     ``openid_pages``: the pages of the issuer of service account tokens.
-    ``hashes``: as of ``api_resource_list``.
     """
 
     def __init__(
         self,
         *,
         version: dict[str, Any],
+        features: FeatureGates,
         server_address: str,
         paths: Callable[[], Sequence[str]],
         openid_pages: Mapping[str, openid.Page],
-        hashes: bool = True,
     ) -> None:
-        self._hashes = hashes
         self._version = encode(version, JSON)
+        self._features = features
         self._server_address = server_address
         self._paths = paths
         self._openid_pages = openid_pages
@@ -96,7 +97,7 @@ class Discovery:
         key = (registry, others)
         documents = self._known.get(key)
         if documents is None:
-            documents = self._known[key] = _Documents(registry, self._server_address, others, hashes=self._hashes)
+            documents = self._known[key] = _Documents(registry, self._features, self._server_address, others)
             if len(self._known) > MOST_REGISTRIES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
@@ -110,9 +111,9 @@ MANY: Final = 256
 class _Documents:
     """The documents of one registry, below /api and /apis, each encoded when it is first requested."""
 
-    def __init__(self, registry: Registry, server_address: str, others: Others | None, *, hashes: bool) -> None:
+    def __init__(self, registry: Registry, features: FeatureGates, server_address: str, others: Others | None) -> None:
         self._registry = registry
-        self._hashes = hashes
+        self._features = features
         self._others = others
         self._server_address = server_address
         self._encoded: dict[tuple[str, str], bytes] = {}
@@ -149,10 +150,8 @@ class _Documents:
             raise status.path_not_found()
         _check_route(request, context)
         path = "/" + group_version_path(group, version)
-        return self._document(request, context, path, lambda: self._resources(group, version))
-
-    def _resources(self, group: str, version: str) -> discovery.Document | None:
-        return discovery.api_resource_list(self._registry, group, version, hashes=self._hashes)
+        make = partial(discovery.api_resource_list, registry, group, version, self._features)
+        return self._document(request, context, path, make)
 
     def _root(self, request: Request, context: Context, *, legacy: bool) -> Response:
         if legacy:

@@ -36,7 +36,8 @@ async def bind(backend: Backend, request: Request, context: Context, rt: Resourc
 
     def change(pod: Object) -> Object:
         ends = backend.features.enabled(GATES["nominations_end"])
-        return pod_binding.bound(pod, binding, now=now, nomination_ends=ends)
+        with_labels = backend.features.enabled(pod_binding.LABELS_GATE)
+        return pod_binding.bound(pod, binding, now=now, nomination_ends=ends, with_labels=with_labels)
 
     async def check(admitted: Object) -> None:
         pod_binding.check(admitted, name=name)

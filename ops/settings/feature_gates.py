@@ -14,7 +14,7 @@ from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
 from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
 from kubechronicle.api.meta.options import UNSAFE_GATE
-from kubechronicle.http import app
+from kubechronicle.api.registry.discovery import HASH_GATE
 from kubechronicle.http.authentication import request_header, x509
 from kubechronicle.http.authorization import impersonation, node
 from kubechronicle.http.handlers.sessions.pod_streams import REQUIRES_CREATE
@@ -28,7 +28,7 @@ _NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
     *plugins.GATES.values(),
     impersonation.GATE, x509.UID_GATE, request_header.UID_GATE, *node.GATES, *pages.GATES.values(), REQUIRES_CREATE,
-    app.HASHES, *node_restriction.GATES,
+    HASH_GATE, *node_restriction.GATES,
     *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in GATED_FIELDS.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),

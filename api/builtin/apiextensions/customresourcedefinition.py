@@ -393,5 +393,6 @@ KIND: Final = BuiltinKind(
             Column("Established", "boolean", text="Established status", priority=1),
         ),
         _cells,
+        null_when_empty=True,
     ),
 )

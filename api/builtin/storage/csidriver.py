@@ -116,6 +116,7 @@ KIND: Final = BuiltinKind(
         status=False,
         unconditional_update=False,
         prepare_update=prepare_csi_driver_update,
+        without_gates={"CSIServiceAccountTokenSecrets": {"warnings": None}},
         with_gates={"VolumeLimitScaling": {"defaults": default_scheduling}},
         validate=validate_csi_driver,
         validate_update=validate_csi_driver_update,

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import effective_version
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.registry.resources import OWN_GROUPS
@@ -75,6 +77,33 @@ def test_events_of_both_groups_have_one_storage_version() -> None:
         assert document is not None
         hashes |= {entry["storageVersionHash"] for entry in document["resources"] if entry["name"] == "events"}
     assert hashes == {"r2yiGXH7wu8="}
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "emulated", "stored"),
+    [
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies", "1.37", "v1"),
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies", "1.36", "v1beta1"),  # 1.35 has no v1
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies", "1.36", "v1"),
+        ("certificates.k8s.io", "clustertrustbundles", "1.37", "v1beta1"),
+        ("resource.k8s.io", "resourceclaims", "1.35", "v1"),
+        ("apiextensions.k8s.io", "customresourcedefinitions", "1.37", "v1beta1"),
+    ],
+)
+def test_the_oldest_server_beside_it_decides_on_the_storage_version(
+    group: str, plural: str, emulated: str, stored: str
+) -> None:
+    document = discovery.api_resource_list(REGISTRY, group, "v1", FeatureGates(effective_version([emulated], [])))
+    assert document is not None
+    entry = next(each for each in document["resources"] if each["name"] == plural)
+    assert entry["storageVersionHash"] == discovery.storage_version_hash(f"{group}/{stored}", entry["kind"])
+
+
+def test_a_gate_takes_the_hashes_away() -> None:
+    features = FeatureGates(given={"StorageVersionHash": False})
+    document = discovery.api_resource_list(REGISTRY, "batch", "v1", features)
+    assert document is not None
+    assert not any("storageVersionHash" in entry for entry in document["resources"])
 
 
 def test_subresource_of_another_group_says_which() -> None:

@@ -179,7 +179,7 @@ def autoscaler_to_v1(obj: Object) -> Object:
     if current:
         notes[CURRENT_METRICS] = go_json([_annotated(metric, status=True) for metric in current])
     if status.get("conditions"):
-        order = ("type", "status", "lastTransitionTime", "reason", "message")
+        order = ("type", "status", "lastTransitionTime", "reason", "message", "observedGeneration")
         notes[CONDITIONS] = go_json(
             [{name: each[name] for name in order if name in each} for each in status["conditions"]]
         )

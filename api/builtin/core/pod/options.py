@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.strategy.strategy import Strategy, ValidateUpdate
+from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, ValidateUpdate
 from kubechronicle.api.values.objects import Object
 
 GATES: Final = {
@@ -30,6 +30,7 @@ GATES: Final = {
     "completed_resources": "PodLevelResourcesFixDefaulting",
     "deletion_costs": "PodDeletionCost",
     "nominations_end": "ClearingNominatedNodeNameAfterBinding",
+    "resized_as_a_whole": "InPlacePodLevelResourcesVerticalScaling",
 }
 """Option -> its gate."""
 
@@ -51,6 +52,7 @@ class PodOptions:
     ``deletion_costs``: the annotation with the cost of a deletion is a number (KEP-2255).
     ``nominations_end``: a bound pod has no new nominated node (KEP-5278).
     ``images_without_reference``: image volumes may lack a reference. No gate allows it, only an object that has one.
+    ``resized_as_a_whole``: a resize may change these resources (KEP-5419).
     """
 
     comparing_tolerations: bool = False
@@ -66,6 +68,7 @@ class PodOptions:
     deletion_costs: bool = True
     nominations_end: bool = True
     images_without_reference: bool = False
+    resized_as_a_whole: bool = True
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodOptions:
@@ -128,12 +131,19 @@ def follow_options(strategy: Strategy, options: PodOptions) -> Strategy:
     if _takes_options(strategy.validate_update):
         changes["validate_update"] = _changed(strategy.validate_update, path, options)
     changes["subresources"] = {
-        name: replace(below, validate_update=_changed(below.validate_update, path, options))
-        if _takes_options(below.validate_update)
-        else below
-        for name, below in strategy.subresources.items()
+        name: _follow_below(below, path, options) for name, below in strategy.subresources.items()
     }
     return replace(strategy, **changes)
+
+
+def _follow_below(strategy: SubresourceStrategy, path: Sequence[str], options: PodOptions) -> SubresourceStrategy:
+    changes: dict[str, Any] = {}
+    prepare: Callable[..., None] = strategy.prepare
+    if _takes_options(prepare):
+        changes["prepare"] = partial(prepare, options=options)
+    if _takes_options(strategy.validate_update):
+        changes["validate_update"] = _changed(strategy.validate_update, path, options)
+    return replace(strategy, **changes) if changes else strategy
 
 
 def _takes_options(hook: Callable[..., Any]) -> bool:

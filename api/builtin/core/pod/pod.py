@@ -157,8 +157,11 @@ def restrict_to_ephemeral_containers(new: Object, old: Object) -> None:
     _restrict_to_spec_fields(new, old, "ephemeralContainers")
 
 
-def restrict_to_resources(new: Object, old: Object) -> None:
+def restrict_to_resources(new: Object, old: Object, *, options: PodOptions = USUAL) -> None:
     """Keep all but resources and resize policies: the resize subresource changes nothing else."""
+    if options.completed_resources:
+        keep_pod_resources(new, old)
+        complete_pod_resources(new["spec"])
     containers = {}
     for group in ("containers", "initContainers"):
         wanted, held = new["spec"].get(group) or [], copy_object(old["spec"].get(group) or [])
@@ -173,14 +176,8 @@ def restrict_to_resources(new: Object, old: Object) -> None:
         if held:
             containers[group] = held
     new["spec"] = {**new["spec"], **containers}
-    _restrict_to_spec_fields(new, old, "resources", *containers)
-
-
-def restrict_to_completed_resources(new: Object, old: Object) -> None:
-    """Keep all but resources and resize policies, and complete the resources of the pod as a whole."""
-    keep_pod_resources(new, old)
-    complete_pod_resources(new["spec"])
-    restrict_to_resources(new, old)
+    of_pod = ("resources",) if options.resized_as_a_whole else ()
+    _restrict_to_spec_fields(new, old, *of_pod, *containers)
 
 
 def keep_pod_resources(new: Object, old: Object) -> None:
@@ -206,9 +203,6 @@ _SUBRESOURCES: Final = {
     ),
     "resize": SubresourceStrategy(prepare=restrict_to_resources, validate_update=validation_resize.resize),
 }
-_COMPLETED: Final = SubresourceStrategy(
-    prepare=restrict_to_completed_resources, validate_update=validation_resize.resize
-)
 
 KINDS: Final = (
     BuiltinKind(
@@ -227,10 +221,7 @@ KINDS: Final = (
             warnings=warnings.pod_warnings,
             subresources=MappingProxyType(_SUBRESOURCES),
             with_gates={
-                "PodLevelResourcesFixDefaulting": {
-                    "prepare_update": keep_pod_resources,
-                    "subresources": MappingProxyType({**_SUBRESOURCES, "resize": _COMPLETED}),
-                },
+                "PodLevelResourcesFixDefaulting": {"prepare_update": keep_pod_resources},
                 "H2CContainerProbe": {"defaults": lambda new, now: default_protocols(new["spec"])},
             },
         ),

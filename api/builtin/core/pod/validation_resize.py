@@ -33,6 +33,8 @@ def resize(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]
             if each.get("resources") is None:
                 causes.append(forbidden("spec", "Pod running on node without support for resize"))
             break
+    if not options.resized_as_a_whole and (_has_amounts(spec.get("resources")) or _has_amounts(held.get("resources"))):
+        return [*causes, forbidden(NO_FIELD, _NOT_AS_A_WHOLE)]
     causes += _pod_level_resize(spec.get("resources"), held.get("resources"))
     if (old.get("status") or {}).get("nodeAllocatableResourceClaimStatuses"):
         causes.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
@@ -54,6 +56,10 @@ def resize(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]
     return causes
 
 
+_NOT_AS_A_WHOLE: Final = (
+    "resize of pods with pod-level resources is forbidden when InPlacePodLevelResourcesVerticalScalingEnabled feature "
+    "gate is disabled"
+)
 _ONLY_AMOUNTS: Final = "only cpu and memory resources are mutable"
 
 

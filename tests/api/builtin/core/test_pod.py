@@ -499,3 +499,17 @@ def test_resources_without_an_amount_decide_on_the_class_before_v1_37() -> None:
     assert class_of(FeatureGates()) == "Burstable"
     assert class_of(FeatureGates(given={"PodLevelResourcesFixKubeletQOSClass": False})) == "BestEffort"
     assert class_of(FeatureGates(effective_version(["1.36"], []))) == "BestEffort"
+
+
+def test_a_gate_allows_the_resize_of_a_pod_as_a_whole() -> None:
+    def resized(gates: FeatureGates) -> tuple[Any, list[str]]:
+        resize = KindRules(gates).of("pods").subresources["resize"]
+        old = {"metadata": {"generation": 1}, "spec": {"resources": {"requests": {"cpu": "1"}}, **POD}}
+        new = {"metadata": {"generation": 1}, "spec": {**old["spec"], "resources": {"requests": {"cpu": "2"}}}}
+        resize.prepare(new, old)
+        fields = [cause.field for cause in resize.validate_update(new, old) if "gate is disabled" in cause.message]
+        return new["spec"]["resources"]["requests"]["cpu"], fields
+
+    assert resized(FeatureGates()) == ("2", [])
+    older = FeatureGates(given={"InPlacePodLevelResourcesVerticalScaling": False})
+    assert resized(older) == ("1", ["[]"])
