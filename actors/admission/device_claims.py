@@ -47,7 +47,7 @@ def _asked(obj: dict[str, Any], resource: str) -> str:
     if resource == TEMPLATES:
         spec = spec.get("spec") or {}
     for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
-        if (request.get("exactly") or {}).get("adminAccess"):
+        if (request.get("exactly") or request).get("adminAccess"):  # v1beta1 has no "exactly"
             return f"spec.devices.requests[{index}].adminAccess"
     return ""
 

@@ -376,6 +376,11 @@ def label_selector_problem(text: str, path: Path) -> str | None:
 _SPEC_OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
+def operator_of(name: str) -> str:
+    """Return a Requirement's operator by its name in objects, such as ``NotIn``; ``Gt`` and ``Lt`` are of nodes."""
+    return _SPEC_OPERATORS.get(name) or name.lower()
+
+
 def selector_from_spec(spec: Mapping[str, Any] | None) -> LabelSelector | None:
     """Return the selector of a LabelSelector object (matchLabels, matchExpressions), which must be valid.
 

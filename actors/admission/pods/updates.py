@@ -6,11 +6,22 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import (
+    CREATE,
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    Pending,
+    PendingSteps,
+    State,
+    forbidden,
+)
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.quota.pods import requests_of_spec
+from kubechronicle.api.selectors.node_selectors import node_matcher
 from kubechronicle.api.values import quantity
+from kubechronicle.eventlog.entries import Entry
 
 Object = dict[str, Any]
 MILLI: Final = -3
@@ -18,6 +29,9 @@ _COMPARED: Final = (("cpu", MILLI), ("memory", 0))
 """The resources that a node must have, with the exponent of the unit that messages show."""
 
 POD_LEVEL_RESIZE: Final = "InPlacePodLevelResourcesVerticalScaling"
+ALLOCATABLE: Final = "DRANodeAllocatableResources"
+_NODES_A_STEP: Final = 50
+SLICES: Final = "resourceslices.resource.k8s.io"
 INIT_CONTAINER_RESIZE: Final = "InPlacePodVerticalScalingInitContainers"
 
 
@@ -79,13 +93,23 @@ def _with_cause(error: StatusError, reason: str) -> StatusError:
     return error
 
 
-class NodeDeclaredFeatureValidator(_PodUpdate):
-    """An update that needs a feature of the kubelet requires that the node declares it (KEP-5328)."""
+class NodeDeclaredFeatureValidator(AdmissionPlugin):
+    """An update that needs a feature of the kubelet requires that the node declares it (KEP-5328). So do devices that
+    take resources of their nodes."""
 
     name = "NodeDeclaredFeatureValidator"
     gate = "NodeDeclaredFeatures"
+    resources = frozenset({"pods", SLICES})
+    operations = frozenset({CREATE, UPDATE})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+        if attributes.rt.resource == SLICES:
+            return Pending(_check_devices(attributes, state))
+        if attributes.operation == UPDATE:
+            self._validate_pod(attributes, state)
+        return None
+
+    def _validate_pod(self, attributes: Attributes, state: State) -> None:
         found = _changed_on_node(attributes) if attributes.subresource in ("", "resize") else None
         if found is None:
             return
@@ -101,6 +125,39 @@ class NodeDeclaredFeatureValidator(_PodUpdate):
             features = ", ".join(missing)
             why = f"pod update requires features {features} which are not available on node {go_quote(name)}"
             raise forbidden(attributes, why)
+
+
+def _check_devices(attributes: Attributes, state: State) -> PendingSteps:
+    """Reject devices that take allocatable resources of nodes that do not declare this feature, or of no node."""
+    spec: Object = (attributes.object or {}).get("spec") or {}
+    for device in spec.get("devices") or ():
+        if not device.get("nodeAllocatableResources"):
+            continue
+        holder, shown = device if spec.get("perDeviceNodeSelection") else spec, go_quote(device.get("name", ""))
+        name, selector = holder.get("nodeName"), holder.get("nodeSelector")
+        if name:
+            entry = state.peek("nodes", "", name)
+            if entry is None:
+                raise forbidden(attributes, f"node {go_quote(name)} not found for device {shown}")
+            _check_feature(attributes, entry)
+        elif selector is not None or holder.get("allNodes"):
+            matches = None if selector is None else node_matcher(selector)
+            for count, entry in enumerate(state.entries("nodes", "")):
+                if matches is None or matches(entry.labels, entry.key.name):
+                    _check_feature(attributes, entry)
+                if count % _NODES_A_STEP == 0:
+                    yield None
+        else:
+            why = f"device {shown} in ResourceSlice has NodeAllocatableResources but does not map to any nodes"
+            raise forbidden(attributes, why)
+        if not spec.get("perDeviceNodeSelection"):
+            return  # the others are on the same nodes
+        yield None
+
+
+def _check_feature(attributes: Attributes, node: Entry) -> None:
+    if ALLOCATABLE not in ((node.object().get("status") or {}).get("declaredFeatures") or ()):
+        raise forbidden(attributes, f"node {go_quote(node.key.name)} does not support {ALLOCATABLE} feature")
 
 
 def _features_of_update(spec: Object, old: Object) -> list[str]:

@@ -26,6 +26,7 @@ from kubechronicle.api.errors.field_errors import (
     Cause,
     forbidden,
     invalid_value,
+    not_found,
     required,
     too_long,
     too_many,
@@ -191,7 +192,53 @@ def _device(device: Object, before: Object | None, field: str, *, per_device: bo
         causes += check_each(device.get("taints"), MAX_TAINTS, f"{field}.taints", taint)
     consumed = device.get("consumesCounters")
     causes += check_tagged(consumed, MAX_CONSUMPTIONS, f"{field}.consumesCounters", _counter_set)
-    return causes + _device_placement(device, field, per_device=per_device) + binding(device, field)
+    causes += _device_placement(device, field, per_device=per_device) + binding(device, field)
+    for name, taken in sorted((device.get("nodeAllocatableResources") or {}).items()):
+        causes += _node_resource(name, taken, capacity, f"{field}.nodeAllocatableResources[{name}]")
+    return causes
+
+
+# -- resources of nodes -----------------------------------------------------------------------------------------------
+
+
+def _node_resource(name: str, taken: Object, capacity: Object, field: str) -> list[Cause]:
+    """Check the allocatable resource of its node that a device takes: a multiple of something, and an overhead."""
+    causes: list[Cause] = []
+    if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
+        causes.append(invalid_value(field, name, "must be a node allocatable resource name"))
+    mapping, overhead = taken.get("mapping"), taken.get("overhead")
+    if mapping is None and overhead is None:
+        causes.append(required(field, "at least one of mapping or overhead must be set"))
+    if mapping is not None:
+        causes += _multiples(mapping, capacity, f"{field}.mapping")
+    if overhead is not None:
+        given = [each for each in ("perPod", "perContainer") if overhead.get(each) is not None]
+        if not given:
+            text = "at least one of perPod or perContainer must be set"
+            causes.append(invalid_value(f"{field}.overhead", "", text))
+        for each in given:
+            if quantity.value_of(overhead[each]) < 0:
+                causes.append(invalid_value(f"{field}.overhead.{each}", overhead[each], "must be non-negative"))
+    return causes
+
+
+def _multiples(mapping: Object, capacity: Object, field: str) -> list[Cause]:
+    key, causes = mapping.get("capacityKey"), list[Cause]()
+    of_key, of_device = mapping.get("capacityMultiplier"), mapping.get("deviceMultiplier")
+    if key == "":
+        causes.append(invalid_value(f"{field}.capacityKey", "", "capacityKey must not be an empty string"))
+    elif key is not None and key not in capacity:
+        causes.append(not_found(f"{field}.capacityKey", key))
+    if key is not None and of_key is None:
+        text = "capacityMultiplier is required when capacityKey is set"
+        causes.append(required(f"{field}.capacityMultiplier", text))
+    elif key is not None and of_key is not None and quantity.value_of(of_key) <= 0:
+        causes.append(invalid_value(f"{field}.capacityMultiplier", of_key, "must be positive"))
+    if of_device is not None and quantity.value_of(of_device) <= 0:
+        causes.append(invalid_value(f"{field}.deviceMultiplier", of_device, "must be positive"))
+    if key is None and of_key is not None:
+        causes.append(required(f"{field}.capacityKey", "capacityKey is required when capacityMultiplier is set"))
+    return causes
 
 
 def _map(
