@@ -15,6 +15,8 @@ from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
 from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
 from kubechronicle.api.meta.options import UNSAFE_GATE
 from kubechronicle.api.registry.discovery import HASH_GATE
+from kubechronicle.api.registry.resources import GATES as GATES_OF_RESOURCES
+from kubechronicle.api.subresources.token_request import HOOKS_GATE
 from kubechronicle.http.authentication import request_header, x509
 from kubechronicle.http.authorization import impersonation, node
 from kubechronicle.http.handlers.sessions.pod_streams import REQUIRES_CREATE
@@ -26,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
-    *plugins.GATES.values(),
+    HOOKS_GATE, *plugins.GATES.values(), *GATES_OF_RESOURCES.values(),
     impersonation.GATE, x509.UID_GATE, request_header.UID_GATE, *node.GATES, *pages.GATES.values(), REQUIRES_CREATE,
     HASH_GATE, *node_restriction.GATES,
     *GATES.values(), *GATES_OF_ROLES,

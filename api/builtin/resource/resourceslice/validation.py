@@ -97,6 +97,8 @@ def _spec(spec: Object, held: Object, *, fractional: bool) -> list[Cause]:
     most = MAX_DEVICES_WITH_MORE if more else MAX_DEVICES
     causes += check_each_unique(devices, most, "spec.devices", check, lambda device: device.get("name", ""))
     causes += check_tagged(spec.get("sharedCounters"), MAX_COUNTER_SETS, "spec.sharedCounters", _counter_set)
+    if spec.get("partitionTypeAttribute") is not None:
+        causes += _partition_type(spec["partitionTypeAttribute"], spec, "spec.partitionTypeAttribute")
     return causes + skipped_operations(spec, "spec")
 
 
@@ -278,11 +280,37 @@ def _attribute(attribute: Object, field: str) -> list[Cause]:
     if text is not None and len(text.encode()) > MAX_VALUE:
         causes.append(too_long(f"{field}.string", MAX_VALUE))
     if version is not None:
-        if not _SEMANTIC.match(version):
-            detail = "must be a string compatible with semver.org spec 2.0.0"
-            causes.append(invalid_value(f"{field}.version", version, detail))
-        if len(version.encode()) > MAX_VALUE:
-            causes.append(too_long(f"{field}.version", MAX_VALUE))
+        causes += _version(version, f"{field}.version")
+    for index, each in enumerate(attribute.get("versions") or ()):
+        causes += _version(each, f"{field}.versions[{index}]")
+    return causes
+
+
+def _version(text: str, field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    if not _SEMANTIC.match(text):
+        causes.append(invalid_value(field, text, "must be a string compatible with semver.org spec 2.0.0"))
+    return causes + ([too_long(field, MAX_VALUE)] if len(text.encode()) > MAX_VALUE else [])
+
+
+def _partition_type(name: str, spec: Object, field: str) -> list[Cause]:
+    """Check that devices which consume counters have a text as the attribute that tells the type of a partition."""
+    consuming = [(index, each) for index, each in enumerate(spec.get("devices") or ()) if each.get("consumesCounters")]
+    if not consuming:
+        text = "may only be set on a slice which declares devices that consume counters"
+        return [invalid_value(field, name, text)]
+    if name.count("/") != 1 or attribute_name(name, field):
+        return []  # wrong by a tag
+    causes: list[Cause] = []
+    for index, device in consuming:
+        path, attributes = f"spec.devices[{index}].attributes[{name}]", device.get("attributes") or {}
+        found = attributes.get(name, attributes.get(name.removeprefix(f"{spec.get('driver', '')}/")))
+        if found is None:
+            text = "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set"
+            causes.append(required(path, text))
+        elif found.get("string") is None:
+            text = "must be a string value because `partitionTypeAttribute` names this attribute"
+            causes.append(invalid_value(path, record(found, "DeviceAttribute"), text))
     return causes
 
 
