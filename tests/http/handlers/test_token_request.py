@@ -288,3 +288,26 @@ async def test_a_token_is_charged_to_no_quota(autojump_clock: MockClock) -> None
         await server.patch("/api/v1/namespaces/default/resourcequotas/q/status", status)
         (await server.ask("POST", ACCOUNTS, {"metadata": {"name": "another"}})).refused(403)
         assert await is_authenticated(server, await token_of(server))
+
+
+# -- tokens for webhooks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attestations", "code", "message"),
+    [
+        ({"admissionReviewAPIGroups": ["apps"]}, 400, "feature gate APIServerWebhookAuthenticationToken is disabled"),
+        ({"admissionReviewAPIGroups": []}, 422, "must specify a single value"),
+        ({"other": ["apps"]}, 422, "Unsupported value"),
+        (None, 422, "require exactly one"),
+    ],
+)
+async def test_attestations_are_checked_before_the_gate(
+    attestations: Any, code: int, message: str, autojump_clock: MockClock
+) -> None:
+    async with open_server() as server:
+        await robot(server)
+        hook = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "name": "w"}
+        spec = {"audiences": ["a"], "boundObjectRef": hook, "attestations": attestations}
+        answer = await server.ask("POST", f"{ACCOUNTS}/robot/token", {**KIND, "spec": spec})
+        assert message in answer.refused(code)["message"]
