@@ -40,15 +40,18 @@ import operator
 import sys
 import time
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 import trio
-from prometheus_client import Counter, Gauge, Histogram
-from prometheus_client.registry import CollectorRegistry
+from prometheus_client import Counter, Gauge
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
 
 NEW: Final = 10_000
 """Objects after which generation 0 is collected. Waiting writes hold some hundred each: with 2,000, collections that
@@ -73,6 +76,7 @@ NUMBERED: Final = 200
 PARTS: Final = 61
 """Dicts that the addresses are spread over."""
 HUGE: Final = 50_000
+GENERATIONS: Final = 3
 BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 _HAS_COLLECTOR: Final = 1 << 14
 """The flag of types whose objects the collector may know (Py_TPFLAGS_HAVE_GC)."""
@@ -104,13 +108,7 @@ class Cycles:
     """The owner of all collections of this process. ``begin`` is called once, when the server serves."""
 
     def __init__(self) -> None:
-        self.pauses = Histogram(
-            "kubechronicle_garbage_collection_pause_seconds",
-            "CPU of the thread that Python's collector of cycles stopped, by generation.",
-            ("generation",),
-            buckets=BUCKETS,
-            registry=None,
-        )
+        self._pauses = _Pauses()
         self.searches = Counter(
             "kubechronicle_garbage_searches", "Searches for cycles among old objects.", registry=None
         )
@@ -132,7 +130,7 @@ class Cycles:
         self._waiting = trio.lowlevel.ParkingLot()
 
     def register(self, registry: CollectorRegistry) -> None:
-        for each in (self.pauses, self.searches, self.searched, self.found, self.old):
+        for each in (self._pauses, self.searches, self.searched, self.found, self.old):
             registry.register(each)
 
     def begin(self) -> None:
@@ -149,7 +147,7 @@ class Cycles:
             self._grown += gc.get_count()[0]
             self._began = time.thread_time()
             return
-        self.pauses.labels(info["generation"]).observe(time.thread_time() - self._began)
+        self._pauses.note(info["generation"], time.thread_time() - self._began)
         self._grown -= info["collected"]
 
     def _has_grown(self) -> bool:
@@ -203,6 +201,30 @@ class Cycles:
         self._grown += search.collected  # which were old ones
         self._old = search.size - search.collected
         self.old.set(self._old)
+
+
+class _Pauses(Collector):
+    """The pauses by generation, as plain numbers: a collection may begin in a thread that holds a lock of a metric."""
+
+    def __init__(self) -> None:
+        self._counts = [[0] * (len(BUCKETS) + 1) for _ in range(GENERATIONS)]
+        self._seconds = [0.0] * GENERATIONS
+
+    def note(self, generation: int, seconds: float) -> None:
+        self._counts[generation][bisect_left(BUCKETS, seconds)] += 1
+        self._seconds[generation] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(
+            "kubechronicle_garbage_collection_pause_seconds",
+            "CPU of the thread that Python's collector of cycles stopped, by generation.",
+            labels=["generation"],
+        )
+        bounds = [*map(str, BUCKETS), "+Inf"]
+        for generation, counts in enumerate(self._counts):
+            buckets: list[tuple[str, float]] = list(zip(bounds, accumulate(counts), strict=True))
+            family.add_metric([str(generation)], buckets=buckets, sum_value=self._seconds[generation])
+        yield family
 
 
 @dataclass(frozen=True, slots=True)

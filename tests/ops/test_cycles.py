@@ -177,3 +177,13 @@ async def test_a_search_begins_when_old_objects_have_grown(
 def test_an_incremental_collector_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycles, "_INITIAL", (2000, 10, 0))
     assert not cycles.in_steps()
+
+
+def test_a_collection_takes_no_lock_of_a_metric() -> None:
+    """It may begin in a thread that holds one, such as that which writes the metrics."""
+    owner, registry = Cycles(), CollectorRegistry()
+    owner.register(registry)
+    owner.begin()
+    with registry._lock, owner.searches._value._lock, owner.found._value._lock, owner.old._value._lock:
+        gc.collect(1)
+    assert registry.get_sample_value("kubechronicle_garbage_collection_pause_seconds_count", {"generation": "1"}) == 1
