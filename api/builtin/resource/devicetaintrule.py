@@ -66,6 +66,7 @@ KIND: Final = BuiltinKind(
         unconditional_update=False,
         unconditional_in=(f"{GROUP}/v1alpha3", f"{GROUP}/v1beta2"),
         generation=True,
+        returns_deleted=True,
         update_checks=(Check.METADATA_CHANGE, Check.OBJECT),
         defaults=_default_time,
         stamp=_stamp,

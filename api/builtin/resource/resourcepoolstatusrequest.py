@@ -48,7 +48,7 @@ def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
 
 KIND: Final = BuiltinKind(
     resource="resourcepoolstatusrequests.resource.k8s.io",
-    strategy=Strategy(unconditional_update=False, subresources=only_status(_status)),
+    strategy=Strategy(unconditional_update=False, returns_deleted=True, subresources=only_status(_status)),
     printer=Printer(
         (
             NAME,

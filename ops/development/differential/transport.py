@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from kubechronicle.api.codecs import protobuf
+from kubechronicle.api.codecs import cbor, errors, protobuf
 
 MAGIC = b"k8s\x00"  # the first bytes of an object in protobuf
 TIMEOUT = 20.0  # seconds for one answer; a server that hangs is a difference, not the end of the run
@@ -40,7 +40,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
     def decoded(self) -> Any:
-        """Return the body as data: JSON, YAML, or text."""
+        """Return the body as data: JSON, YAML, protobuf, CBOR, or text."""
         media = self.content_type.split(";")[0]
         if "stream=watch" in self.content_type or b"\n{" in self.body:
             with contextlib.suppress(ValueError):
@@ -52,6 +52,9 @@ class Answer:
         if media.endswith("yaml"):
             with contextlib.suppress(yaml.YAMLError, ValueError):
                 return yaml.load(self.body, Loader=yaml.CSafeLoader)
+        if media.endswith("cbor"):  # kube-apiserver shuffles the members
+            with contextlib.suppress(errors.DecodeError):
+                return cbor.decode(self.body)[0]
         if media.endswith("protobuf"):
             with contextlib.suppress(Exception):  # bytes that do not decode are compared as text
                 return (
