@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import orjson
@@ -29,7 +29,9 @@ import trio
 
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.ops import unused_parts
-from kubechronicle.ops.cycles import Cycles
+
+if TYPE_CHECKING:  # it brings metrics, which serve imports while Postgres starts
+    from kubechronicle.ops.cycles import Cycles
 
 _STEP: Final = 16
 _LARGEST: Final = 512

@@ -33,7 +33,7 @@ def finish_create(rt: ResourceType, obj: Object, ctx: WriteContext, known: Seque
     """Apply the rules of creation, as pipeline.finish_create does for built-in kinds."""
     custom: CustomVersion = rt.custom
     meta = obj["metadata"]
-    metadata.drop_system_fields(meta)  # as in pipeline.finish_create
+    metadata.drop_system_fields(meta, deletion=bool(ctx.name))  # as in pipeline.finish_create
     metadata.fill_on_create(meta, now=ctx.now, uid=ctx.uid, name_suffix=ctx.name_suffix)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     if custom.strategy.status:

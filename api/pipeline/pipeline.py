@@ -166,7 +166,7 @@ def finish_create(
     obj = to_storage_version(rt, obj)
     emptied = _make_null(rt, obj)
     meta = obj["metadata"]
-    metadata.drop_system_fields(meta)  # those that a mutating webhook has set, and marks of a deletion
+    metadata.drop_system_fields(meta, deletion=bool(ctx.name))  # the marks that a webhook sets stay after a POST
     metadata.fill_on_create(meta, now=ctx.now, uid=ctx.uid, name_suffix=ctx.name_suffix)
     metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
     if strategy.status and not strategy.status_on_create:

@@ -159,15 +159,16 @@ class ObjectType(Type):
     """An object with named fields, compiled from its definition when ``fields`` or ``always`` is first read.
 
     ``always``: (name, maker of the value) of the fields that are written even if unset.
-    Of custom resources only, which are made with ``of_fields``:
-    ``other``: the type of undeclared fields, None if there are none.
-    ``free``: a value may also be a scalar or a list.
+    ``other``: the type of undeclared fields for field managers, None if there are none. A struct without fields has any
+    (k8s.io/kube-openapi ``pkg/schemaconv``: an object without properties is free-form).
+    ``free``: a value may also be a scalar or a list: of custom resources only, which are made with ``of_fields``.
     """
 
     __slots__ = ("always", "atomic", "definition", "fields", "free", "go_name", "other")
 
     fields: dict[str, Field]
     always: tuple[tuple[str, Callable[[], Any]], ...]
+    other: Type | None
 
     def __init__(self, definition: str, *, atomic: bool = False) -> None:
         package, _, name = definition.rpartition(".")
@@ -175,7 +176,6 @@ class ObjectType(Type):
         self.definition = definition
         self.go_name = name
         self.atomic = atomic
-        self.other: Type | None = None
         self.free = False
 
     @classmethod
@@ -193,12 +193,11 @@ class ObjectType(Type):
 
     def __getattr__(self, name: str) -> Any:
         # The slots are unset until the first access compiles the definition.
-        if name not in ("fields", "always"):
+        if name not in ("fields", "always", "other"):
             raise AttributeError(name)
-        fields, always = _compile_fields(self.definition)
-        self.fields = fields
-        self.always = always
-        return fields if name == "fields" else always
+        self.fields, self.always = _compile_fields(self.definition)
+        self.other = None if self.fields else AnyType("interface {}", deduced=True)
+        return getattr(self, name)
 
     def zero(self) -> dict[str, Any]:
         """Return the object that Go writes for a zero struct."""

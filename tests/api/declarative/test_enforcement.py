@@ -18,6 +18,8 @@ from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.strategy.write_context import WriteContext
 from tests.api.declarative.drawing import Drawing
 
+NOW = "2026-01-01T00:00:00Z"
+
 ROUNDS = 60
 CONTEXT = WriteContext(now="2026-01-02T03:04:05Z", uid="0123abcd-0123-0123-0123-0123456789ab", namespace="ns")
 
@@ -71,7 +73,7 @@ def test_no_rule_of_a_tag_is_repeated_by_hand(rt: ResourceType) -> None:
         found |= marks(tags)
         changed = drawn(rt, drawing, new)
         for below in () if changed is None else ("", *strategy.subresources):
-            hand = validation.validate_update(rt, strategy, by_hand, below, changed, new)
+            hand = validation.validate_update(rt, strategy, by_hand, below, changed, new, now=NOW)
             tags = rules.declared.causes(rt.definition, below, changed, new, strategy.options_in_use)
             assert not marks(hand) & marks(tags), (below, changed, new)
             found |= marks(tags)

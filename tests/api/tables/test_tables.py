@@ -365,6 +365,8 @@ def test_every_kind_shows_an_empty_object(rt: ResourceType) -> None:
         described = definition["description"] or (rt.plural, definition["name"]) in {
             ("runtimeclasses", "Handler"),
             ("clustertrustbundles", "SignerName"),
+            ("leasecandidates", "BinaryVersion"),
+            ("leasecandidates", "EmulationVersion"),
         }
         assert described, f"{rt.plural} {definition['name']}"
 

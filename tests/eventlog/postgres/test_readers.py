@@ -64,7 +64,7 @@ async def test_a_fresh_database_is_migrated_beside_advisory_locks(reader: Sessio
     await take_advisory_locks(other)
     session = await connect(empty_database, application="test")
     with trio.fail_after(60):
-        assert len(await migrate_session(session)) == len(migrations())
+        assert await migrate_session(session) == ["schema.sql"]
     await session.close()
     await other.close()
 
