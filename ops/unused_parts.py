@@ -60,7 +60,7 @@ def overwrite_unused_parts(of: Iterable[Any]) -> None:
         return
     _take_spare_blocks()
     functions = _functions()
-    with _uninterrupted():
+    with uninterrupted():
         for each in of:
             if type(each) is list:
                 _overwrite(each, _LIST, _behind, *functions)
@@ -69,8 +69,8 @@ def overwrite_unused_parts(of: Iterable[Any]) -> None:
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Collect no cycles: a finalizer could run between a comparison and the writing."""
+def uninterrupted() -> Iterator[None]:
+    """Collect no cycles within the block: a finalizer could run in it, or a collection see what is half done."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -88,7 +88,7 @@ def overwrite_rests_of_pools() -> None:
     library.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
     compare, write = _functions()
     present = ctypes.create_string_buffer(_POOL_SIZE // 4096)
-    with _uninterrupted():
+    with uninterrupted():
         for pool in _aligned_memory():
             rest = _rest(pool.header, pool.address)
             if rest:

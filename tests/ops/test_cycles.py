@@ -11,8 +11,9 @@ import pytest
 import trio
 from prometheus_client import CollectorRegistry
 
-from kubechronicle.ops import cycles
-from kubechronicle.ops.cycles import Cycles, Search
+from kubechronicle.ops import cycles, garbage_search
+from kubechronicle.ops.cycles import Cycles
+from kubechronicle.ops.garbage_search import Search
 
 pytestmark = pytest.mark.skipif(not cycles.in_steps(), reason="this interpreter collects old objects by itself")
 
@@ -60,8 +61,8 @@ def search() -> Search:
 
 
 def test_old_cycles_are_collected_and_what_is_in_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycles, "PORTION", 50)  # portions depend on each other
-    monkeypatch.setattr(cycles, "STEP", 100)
+    monkeypatch.setattr(garbage_search, "PORTION", 50)  # portions depend on each other
+    monkeypatch.setattr(garbage_search, "STEP", 100)
     kept, dead = rings(500), rings(500)
     gone = [weakref.ref(node) for node in dead]
     gc.collect()
@@ -90,7 +91,7 @@ def test_what_looks_like_garbage_is_kept_if_it_is_in_use() -> None:
     """The state may change during a search: the collector decides."""
     nodes = rings(1)
     portion = list(nodes)
-    assert cycles._collect_portion(portion) == 0
+    assert garbage_search._collect_portion(portion) == 0
     assert portion == []
     assert nodes[0].others == [nodes[1]]
     assert gc.is_tracked(nodes[0])
@@ -108,7 +109,7 @@ def test_finalizers_run_once() -> None:
 
 
 def test_items_of_huge_containers_stay_and_those_of_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycles, "HUGE", 10)
+    monkeypatch.setattr(garbage_search, "HUGE", 10)
     node = Node()
     huge = {number: Node() for number in range(11)}
     node.others = [*huge.values()]
@@ -129,7 +130,9 @@ def test_fixed_containers_of_texts_are_hidden_and_others_are_not() -> None:
 
 @pytest.mark.parametrize("edges", [{0: [1], 1: [0], 2: [0]}, {0: [1], 1: [2], 2: [3], 3: [1, 2]}, {0: [0], 1: [1]}])
 def test_cycles_come_after_those_that_they_lead_to(edges: dict[int, list[int]]) -> None:
-    found = [set(each) for each in cycles._cycles(edges, lambda number: list(edges[number])) if each is not None]
+    found = [
+        set(each) for each in garbage_search._cycles(edges, lambda number: list(edges[number])) if each is not None
+    ]
     assert found == ([{0, 1}] if 2 in edges and 3 not in edges else [{1, 2, 3}] if 3 in edges else [{0}, {1}])
 
 
