@@ -8,7 +8,7 @@ rules keep the turns in order, whoever writes:
     3. Completed needs a completion time. The others need one, too, or a heartbeat that is too old.
     4. An end stays. Once the eviction itself has ended, no responder becomes Active.
 
-Source: Kubernetes' ``apis/lifecycle/validation``. What tags of the fields say does not stand here.
+Source: Kubernetes' ``apis/lifecycle/validation``. Not here: the rules that tags of the fields express.
 """
 
 from __future__ import annotations
