@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Final
 
 import trio
+
+from kubechronicle.eventlog.histograms import Histogram
+
+BOUNDS: Final = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
 
 
 class QueueMeasures:
     """The numbers of a loop's queues, for metrics. A restarted loop makes another queue, and the numbers go on.
 
-    ``queued``, ``worked``: seconds that keys waited and were in process, by upper bound (BOUNDS) and in all.
+    ``queued``, ``worked``: seconds that keys waited and were in process.
     ``waiting``, ``in_process``: when the present keys were added and taken.
     """
 
-    BOUNDS: Final = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
-
     def __init__(self) -> None:
         self.adds = self.retries = 0
-        self.queued = [0] * (len(self.BOUNDS) + 1)
-        self.worked = [0] * (len(self.BOUNDS) + 1)
-        self.queued_seconds = self.worked_seconds = 0.0
+        self.queued, self.worked = Histogram(BOUNDS), Histogram(BOUNDS)
         self.waiting: dict[object, float] = {}
         self.in_process: dict[object, float] = {}
 
@@ -36,12 +35,8 @@ class QueueMeasures:
 
     def taken(self, key: object) -> None:
         now = self.in_process[key] = trio.current_time()
-        seconds = now - self.waiting.pop(key, now)
-        self.queued[bisect_left(self.BOUNDS, seconds)] += 1
-        self.queued_seconds += seconds
+        self.queued.add(now - self.waiting.pop(key, now))
 
     def given_back(self, key: object) -> None:
         now = trio.current_time()
-        seconds = now - self.in_process.pop(key, now)
-        self.worked[bisect_left(self.BOUNDS, seconds)] += 1
-        self.worked_seconds += seconds
+        self.worked.add(now - self.in_process.pop(key, now))

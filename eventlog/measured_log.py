@@ -10,13 +10,13 @@ The operations are those that clients of etcd know, where they mean the same:
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
+from kubechronicle.eventlog.histograms import Histogram
 from kubechronicle.eventlog.log import Claim, RevisionLog
 from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
@@ -41,13 +41,12 @@ Pair = tuple[Record, Record | None]
 
 
 class RoundTrips:
-    """The round trips of one operation on one resource: numbers by duration, their sum in seconds, and failures."""
+    """The round trips of one operation on one resource: their seconds, and failures."""
 
-    __slots__ = ("counts", "failures", "total")
+    __slots__ = ("failures", "seconds")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(DURATIONS) + 1)
-        self.total = 0.0
+        self.seconds = Histogram(DURATIONS)
         self.failures = 0
 
 
@@ -75,9 +74,7 @@ class MeasuredLog:
             found.failures += not isinstance(error, StopAsyncIteration)
             raise
         finally:
-            seconds = perf_counter() - started
-            found.counts[bisect_left(DURATIONS, seconds)] += 1
-            found.total += seconds
+            found.seconds.add(perf_counter() - started)
 
     async def head(self) -> Head:
         return await self._measured("head", "", self._log.head())

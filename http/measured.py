@@ -9,10 +9,10 @@ from typing import Final
 from prometheus_client import Gauge
 
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.eventlog.histograms import MOST_NOTED
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.errors import code_of
-from kubechronicle.http.histograms import MOST_NOTED
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import ClientDisconnected, Request, Response
 from kubechronicle.http.metrics import Metrics

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from kubechronicle.api.meta.request_info import VERB_OF_METHOD, RequestInfo
-from kubechronicle.http.histograms import Histogram
+from kubechronicle.eventlog.histograms import Histogram, add_to
 
 # kube-apiserver's buckets, with three more below: most requests end within the first of those.
 _SHORTEST: Final = (0.001, 0.0025)
@@ -117,12 +115,8 @@ class Series:
 
 
 def _add_to(family: HistogramMetricFamily, labels: Sequence[str], histogram: Histogram) -> None:
-    counts = histogram.counts
-    if not any(counts):
-        return  # no request has ended, or they are long-running
-    bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
-    buckets = list(zip(bounds, accumulate(map(float, counts)), strict=True))
-    family.add_metric(labels, buckets=buckets, sum_value=histogram.total)
+    if any(histogram.counts):  # otherwise no request has ended, or they are long-running
+        add_to(family, labels, histogram)
 
 
 class Requests(Collector):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
+
+from kubechronicle.eventlog.histograms import buckets as cumulative
 
 BOUNDS: Final = tuple(1024 << power for power in range(8))
 """Upper bounds of sizes in bytes."""
@@ -42,9 +42,7 @@ class EventCount:
             self._counts[bucket] += 1
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        bounds = [*map(floatToGoString, BOUNDS), "+Inf"]
-        buckets = list(zip(bounds, accumulate(map(float, self._counts)), strict=True))
-        family.add_metric(labels, buckets=buckets, sum_value=self._total)
+        family.add_metric(labels, cumulative(BOUNDS, self._counts), self._total)
 
 
 class WatchEvents(Collector):

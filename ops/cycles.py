@@ -23,16 +23,15 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Final
 
 import trio
 from prometheus_client import Counter, Gauge
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from kubechronicle.eventlog.histograms import Histogram, histogram_family
 from kubechronicle.ops.garbage_search import Search
 
 NEW: Final = 10_000
@@ -166,21 +165,15 @@ class _Pauses(Collector):
     """The pauses by generation, as plain numbers: a collection may begin in a thread that holds a lock of a metric."""
 
     def __init__(self) -> None:
-        self._counts = [[0] * (len(BUCKETS) + 1) for _ in range(GENERATIONS)]
-        self._seconds = [0.0] * GENERATIONS
+        self._histograms = {(str(generation),): Histogram(BUCKETS) for generation in range(GENERATIONS)}
 
     def note(self, generation: int, seconds: float) -> None:
-        self._counts[generation][bisect_left(BUCKETS, seconds)] += 1
-        self._seconds[generation] += seconds
+        self._histograms[str(generation),].add(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        family = HistogramMetricFamily(
+        yield histogram_family(
             "kubechronicle_garbage_collection_pause_seconds",
             "CPU of the thread that Python's collector of cycles stopped, by generation.",
-            labels=["generation"],
+            ["generation"],
+            self._histograms,
         )
-        bounds = [*map(str, BUCKETS), "+Inf"]
-        for generation, counts in enumerate(self._counts):
-            buckets: list[tuple[str, float]] = list(zip(bounds, accumulate(counts), strict=True))
-            family.add_metric([str(generation)], buckets=buckets, sum_value=self._seconds[generation])
-        yield family

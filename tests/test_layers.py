@@ -48,6 +48,7 @@ HTTP_MAY_IMPORT = (
     "actors.writing.writes",
     "eventlog.entries",
     "eventlog.errors",
+    "eventlog.histograms",
     "eventlog.log",
     "eventlog.queries.branches",
     "eventlog.queries.reads",

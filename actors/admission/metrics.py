@@ -9,14 +9,13 @@ Sources: k8s.io/apiserver ``pkg/admission/metrics``, ``pkg/admission/plugin/poli
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer
-from kubechronicle.api.values import buckets
+from kubechronicle.eventlog.histograms import Histogram
 
 Labels = tuple[str, ...]
 
@@ -54,57 +53,49 @@ Count = Callable[[float], None]
 class Histograms:
     """Durations by labels, first noted and later counted: a write only appends its own to lists.
 
-    ``series``: by labels, the numbers of the buckets, of which the last has no bound, and the sum. They are complete
-    after ``fold``.
+    ``series``: by labels.
     """
 
-    __slots__ = ("_noted", "bounds", "series")
+    __slots__ = ("bounds", "series")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
-        self.series: dict[Labels, list[float]] = {}
-        self._noted: dict[Labels, list[float]] = {}
+        self.series: dict[Labels, Histogram] = {}
 
     def add(self, labels: Labels, seconds: float) -> None:
-        noted = self._noted.get(labels)
-        if noted is None:
-            self.of(labels)(seconds)
-            return
-        noted.append(seconds)
-        if len(noted) >= MOST_NOTED:
-            self.fold()
+        found = self._of(labels)
+        if found is not None:
+            found.add(seconds)
 
     def of(self, labels: Labels) -> Count:
         """Return the function that adds to the durations with these labels: faster than ``add`` if it is kept.
 
         The caller calls ``fold`` at least each time that it has added MOST_NOTED durations.
         """
-        noted = self._noted.get(labels)
-        if noted is None:
-            if len(self._noted) >= MOST_SERIES:
-                return _uncounted
-            noted = self._noted[labels] = []
-            self.series[labels] = [0] * (len(self.bounds) + 1) + [0.0]
-        return noted.append
+        found = self._of(labels)
+        return _uncounted if found is None else found.note
+
+    def _of(self, labels: Labels) -> Histogram | None:
+        found = self.series.get(labels)
+        if found is None and len(self.series) < MOST_SERIES:
+            found = self.series[labels] = Histogram(self.bounds)
+        return found
 
     def fold(self) -> None:
         """Count the durations that were noted."""
-        for labels, noted in self._noted.items():
-            buckets.fill(self.series[labels], self.bounds, noted)
+        for histogram in self.series.values():
+            histogram.fold()
 
-    def take(self) -> dict[Labels, list[float]]:
+    def take(self) -> dict[Labels, Histogram]:
         """Return the series, and begin anew. Functions that ``of`` has returned must not be used any more."""
-        self.fold()
-        found = self.series
-        self.series, self._noted = {}, {}
+        found, self.series = self.series, {}
         return found
 
-    def merge(self, labels: Labels, other: list[float]) -> None:
-        """Add the numbers and the sum of another series with the same bounds."""
-        self.of(labels)
-        series = self.series.get(labels)
-        if series is not None:
-            series[:] = map(operator.add, series, other)
+    def merge(self, labels: Labels, other: Histogram) -> None:
+        """Add the durations of another series with the same bounds."""
+        found = self._of(labels)
+        if found is not None:
+            found.merge(other)
 
 
 def _uncounted(seconds: float) -> None:
@@ -175,7 +166,7 @@ class AdmissionMetrics:
             histograms.fold()
         for call, series in self.allowing.take().items():
             self.webhooks.merge((*call, ADMITTED), series)
-            self.webhook_requests.add((*call, "200", ADMITTED), number=int(sum(series[:-1])))
+            self.webhook_requests.add((*call, "200", ADMITTED), number=int(series.number))
 
     def call_denied(self, name: str, step: str, operation: str, seconds: float, *, code: int) -> None:
         """Count a call of a webhook that denied the write. One that allows it is added to ``allowing``."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from kubechronicle.actors.allocation.bands import Address, AddressRange
 from kubechronicle.actors.allocation.families import invalid, is_headless, stays_dual_if_possible
-from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics, Durations
+from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics
 from kubechronicle.actors.allocation.pending_allocations import Owner, PendingAllocations
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.writing.targets import Target, new_object
@@ -26,6 +26,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.histograms import Histogram
 from kubechronicle.eventlog.records import Key
 
 IP_ADDRESSES: Final = "ipaddresses.networking.k8s.io"
@@ -190,7 +191,7 @@ class Addresses:
     def _count(self, range_: AddressRange, scope: str, began: float) -> None:
         name = str(range_.network)
         self._metrics.addresses[name, scope] += 1
-        self._metrics.address_seconds.setdefault(name, Durations()).add(perf_counter() - began)
+        self._metrics.address_seconds.setdefault((name,), Histogram()).add(perf_counter() - began)
 
 
 def _check_dry_run(ranges: list[AddressRange], address: Address) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kubechronicle.eventlog.encryption.errors import code_of
+from kubechronicle.eventlog.histograms import Histogram
 
 FROM_STORAGE: Final = "from_storage"
 TO_STORAGE: Final = "to_storage"
@@ -19,21 +18,6 @@ GENERATION_BUCKETS: Final = tuple(5e-6 * 2**power for power in range(14))
 CALL_BUCKETS: Final = tuple(1e-4 * 2**power for power in range(20))
 # Key ids whose use is counted; the one that was used least recently is forgotten first.
 KEY_IDS: Final = 100
-
-
-@dataclass(slots=True)
-class Durations:
-    """A histogram: the number of durations in each bucket, and their sum in seconds."""
-
-    buckets: Sequence[float]
-    counts: list[int] = field(default_factory=list)
-    total: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        if not self.counts:
-            self.counts = [0] * (len(self.buckets) + 1)
-        self.total += seconds
-        self.counts[bisect_left(self.buckets, seconds)] += 1
 
 
 @dataclass(slots=True)
@@ -55,14 +39,14 @@ class EncryptionStatistics:
     """
 
     operations: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
-    seconds: dict[tuple[str, str], Durations] = field(default_factory=dict)
-    calls: dict[tuple[str, str, str], Durations] = field(default_factory=dict)
+    seconds: dict[tuple[str, str], Histogram] = field(default_factory=dict)
+    calls: dict[tuple[str, str, str], Histogram] = field(default_factory=dict)
     key_uses: OrderedDict[tuple[str, str, str], KeyUse] = field(default_factory=OrderedDict)
     keys_told: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
     bad_key_ids: Counter[tuple[str, str]] = field(default_factory=Counter)
     cached_keys: dict[str, int] = field(default_factory=dict)
     misses: int = 0
-    generations: Durations = field(default_factory=lambda: Durations(GENERATION_BUCKETS))
+    generations: Histogram = field(default_factory=lambda: Histogram(GENERATION_BUCKETS))
 
     def count(self, resource: str, kind: str, prefix: str, started: float, error: Exception | None = None) -> None:
         """Count a transformation that began at ``started`` (time.perf_counter)."""
@@ -70,12 +54,12 @@ class EncryptionStatistics:
         if error is None:
             durations = self.seconds.get((kind, prefix))
             if durations is None:
-                durations = self.seconds[kind, prefix] = Durations(TRANSFORMATION_BUCKETS)
+                durations = self.seconds[kind, prefix] = Histogram(TRANSFORMATION_BUCKETS)
             durations.add(time.perf_counter() - started)
 
     def count_call(self, provider: str, method: str, seconds: float, error: Exception | None) -> None:
         key = (provider, method, code_of(error))
-        self.calls.setdefault(key, Durations(CALL_BUCKETS)).add(seconds)
+        self.calls.setdefault(key, Histogram(CALL_BUCKETS)).add(seconds)
 
     def count_key(self, kind: str, provider: str, key_id: str) -> None:
         use = self.key_uses.get((kind, provider, key_id))

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.http.histograms import Histogram
+from kubechronicle.eventlog.histograms import Histogram, histogram_family
 
 SUCCESS, FAILURE, ERROR = "success", "failure", "error"
 """Results of an attempt: a user; no credential although one is required; a wrong credential."""
 
 BUCKETS: Final = tuple(0.001 * 2**power for power in range(15))
-DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 HOUR, DAY = 3600.0, 86400.0
 EXPIRATION_BUCKETS: Final = (
@@ -43,21 +41,11 @@ ACCOUNT_TOKENS: Final[Mapping[str, str]] = {
 """Counters in ``AuthenticationMetrics.tokens``, with their help text; each name gets _total."""
 
 
-class Durations(Histogram):
-    """A histogram of seconds."""
-
-    __slots__ = ()
-
-    def buckets(self) -> list[tuple[str, float]]:
-        bounds = [*map(str, self.bounds), "+Inf"]
-        return list(zip(bounds, accumulate(map(float, self.counts)), strict=True))
-
-
 class CacheMetrics:
     """Metrics of one TokenCache."""
 
     def __init__(self) -> None:
-        self.requests = {"hit": Durations(DEFAULT_BUCKETS), "miss": Durations(DEFAULT_BUCKETS)}
+        self.requests = {"hit": Histogram(), "miss": Histogram()}
         self.fetches = {"ok": 0, "error": 0}
         self.in_flight = self.blocked = 0
 
@@ -81,8 +69,8 @@ class AuthenticationMetrics(Collector):
     def __init__(self) -> None:
         self.caches: list[CacheMetrics] = []
         self.tokens: Counter[str] = Counter()
-        self.remaining = Durations(EXPIRATION_BUCKETS)
-        self._attempts = {result: Durations(BUCKETS) for result in (SUCCESS, FAILURE, ERROR)}
+        self.remaining = Histogram(EXPIRATION_BUCKETS)
+        self._attempts = {result: Histogram(BUCKETS) for result in (SUCCESS, FAILURE, ERROR)}
         self._users: Counter[str] = Counter()
         self._seen: list[str] = []
         self.succeeded = self._attempts[SUCCESS].note
@@ -106,15 +94,14 @@ class AuthenticationMetrics(Collector):
         users = {name: float(count) for name, count in self._users.items()}
         help_text = "Counter of authenticated requests broken out by username."
         yield _bare("authenticated_user_requests", help_text, "username", users)
-        attempts = {result: float(sum(seconds.counts)) for result, seconds in self._attempts.items()}
+        attempts = {result: seconds.number for result, seconds in self._attempts.items()}
         nonzero = {result: count for result, count in attempts.items() if count}
         yield _bare("authentication_attempts", "Counter of authenticated attempts.", "result", nonzero)
         help_text = "Authentication duration in seconds broken out by result."
         yield _histogram("authentication_duration_seconds", help_text, "result", self._attempts)
         help_text = "Distribution of the remaining lifetime on the certificate used to authenticate a request."
-        remaining = HistogramMetricFamily("apiserver_client_certificate_expiration_seconds", help_text)
-        remaining.add_metric([], buckets=self.remaining.buckets(), sum_value=self.remaining.total)
-        yield remaining
+        name = "apiserver_client_certificate_expiration_seconds"
+        yield histogram_family(name, help_text, (), {(): self.remaining})
         for name, text in ACCOUNT_TOKENS.items():
             yield CounterMetricFamily(name, text, value=self.tokens[name])
         if self.caches:
@@ -130,10 +117,10 @@ class AuthenticationMetrics(Collector):
         active.add_metric(["blocked"], sum(cache.blocked for cache in self.caches))
         together = {}
         for status in ("hit", "miss"):
-            together[status] = both = Durations(DEFAULT_BUCKETS)
+            together[status] = both = Histogram()
             for cache in self.caches:
                 both.merge(cache.requests[status])
-            requests.add_metric([status], sum(both.counts))
+            requests.add_metric([status], both.number)
         yield from (fetches, active, requests)
         yield _histogram("authentication_token_cache_request_duration_seconds", "", "status", together)
 
@@ -146,9 +133,7 @@ def _bare(name: str, help_text: str, label: str, values: Mapping[str, float]) ->
     return metric
 
 
-def _histogram(name: str, help_text: str, label: str, values: Mapping[str, Durations]) -> Metric:
-    family = HistogramMetricFamily(name, help_text, labels=[label])
-    for value, durations in values.items():
-        if any(durations.counts):
-            family.add_metric([value], buckets=durations.buckets(), sum_value=durations.total)
-    return family
+def _histogram(name: str, help_text: str, label: str, values: Mapping[str, Histogram]) -> Metric:
+    return histogram_family(
+        name, help_text, (label,), {(value,): each for value, each in values.items() if each.number}
+    )

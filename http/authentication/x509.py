@@ -20,8 +20,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from kubechronicle.api.values.caches import kept_in_order
+from kubechronicle.eventlog.histograms import Histogram
 from kubechronicle.http.authentication.authorities import UNREADABLE, Bundle, chain_to, validity
-from kubechronicle.http.authentication.metrics import Durations
 from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
 from kubechronicle.http.loops import VIA, has_come_back
 from kubechronicle.http.messages import Request
@@ -151,7 +151,7 @@ class ClientCertificates:
         self._reads_uid = reads_uid
         self._certificates = VerifiedCertificates(trusted, clock=clock)
         self._clock = clock
-        self.remaining: Durations | None = None
+        self.remaining: Histogram | None = None
 
     def authenticate(self, request: Request) -> User | None:
         """Return the certificate's user, None without a certificate.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.http.authentication.metrics import BUCKETS, Durations
+from kubechronicle.eventlog.histograms import Histogram, histogram_family
+from kubechronicle.http.authentication.metrics import BUCKETS
 
 LABELS = ("mode", "decision")
 Key = tuple[str, str]
@@ -18,8 +19,8 @@ class ImpersonationMetrics(Collector):
     that is made again, with the answer of an external authorizer to another, counts again."""
 
     def __init__(self) -> None:
-        self.attempts: dict[Key, Durations] = {}
-        self.checks: dict[Key, Durations] = {}
+        self.attempts: dict[Key, Histogram] = {}
+        self.checks: dict[Key, Histogram] = {}
 
     def attempted(self, mode: str, seconds: float) -> None:
         """Count an attempt by the name of the mode that allowed it; "" if it was refused."""
@@ -39,19 +40,16 @@ class ImpersonationMetrics(Collector):
         )
 
 
-def _add(known: dict[Key, Durations], key: Key, seconds: float) -> None:
+def _add(known: dict[Key, Histogram], key: Key, seconds: float) -> None:
     durations = known.get(key)
     if durations is None:
-        durations = known[key] = Durations(BUCKETS)
+        durations = known[key] = Histogram(BUCKETS)
     durations.add(seconds)
 
 
-def _families(name: str, of: str, known: Mapping[Key, Durations]) -> Iterable[Metric]:
+def _families(name: str, of: str, known: Mapping[Key, Histogram]) -> Iterable[Metric]:
     total = CounterMetricFamily(name, f"Total number of {of} split by mode and decision.", labels=LABELS)
-    seconds = HistogramMetricFamily(
-        f"{name}_duration_seconds", f"Latency of {of} in seconds split by mode and decision.", labels=LABELS
-    )
     for key, durations in list(known.items()):
-        total.add_metric(key, sum(durations.counts))
-        seconds.add_metric(key, durations.buckets(), durations.total)
-    return total, seconds
+        total.add_metric(key, durations.number)
+    text = f"Latency of {of} in seconds split by mode and decision."
+    return total, histogram_family(f"{name}_duration_seconds", text, LABELS, known)

@@ -6,25 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from kubechronicle.eventlog.histograms import Histogram, histogram_family
 
 BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25)
 
 
 @dataclass(slots=True)
 class ConditionMetrics:
-    """Metrics of one authorizer. ``buckets``: evaluations by the smallest bound that is not below their seconds."""
+    """Metrics of one authorizer. ``seconds``: of evaluations of all conditions."""
 
-    seconds: float = 0.0
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    seconds: Histogram = field(default_factory=lambda: Histogram(BUCKETS))
     errors: int = 0
     exclusions: int = 0
-
-    def took(self, seconds: float) -> None:
-        """Count one evaluation of all conditions."""
-        self.seconds += seconds
-        self.buckets[sum(seconds > bound for bound in BUCKETS)] += 1
 
 
 class MatchConditionMetrics(Collector):
@@ -49,18 +45,14 @@ class MatchConditionMetrics(Collector):
             "Total number of exclusions when an authorization webhook is skipped because match conditions exclude it.",
             labels=labels,
         )
-        seconds = HistogramMetricFamily(
+        seconds = histogram_family(
             "apiserver_authorization_match_condition_evaluation_seconds",
             "Authorization match condition evaluation time in seconds, split by authorizer type and name.",
-            labels=labels,
+            labels,
+            {("Webhook", name): metrics.seconds for name, metrics in self._of.items()},
         )
         for name, metrics in self._of.items():
             of = ["Webhook", name]
             errors.add_metric(of, metrics.errors)
             exclusions.add_metric(of, metrics.exclusions)
-            total, buckets = 0, []
-            for bound, number in zip((*map(str, BUCKETS), "+Inf"), metrics.buckets, strict=True):
-                total += number
-                buckets.append((bound, total))
-            seconds.add_metric(of, buckets, metrics.seconds)
         return [errors, exclusions, seconds] if self._of else []

@@ -132,7 +132,7 @@ class MatchConditions:
             metrics.errors += 1
             raise
         finally:
-            metrics.took(perf_counter() - started)
+            metrics.seconds.add(perf_counter() - started)
         metrics.exclusions += not matches
         return matches
 

@@ -11,7 +11,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.http.authentication.metrics import BUCKETS, Durations
+from kubechronicle.eventlog.histograms import Histogram, add_to
+from kubechronicle.http.authentication.metrics import BUCKETS
 from kubechronicle.http.authorization.decision import Decision, Verdict
 
 RESULTS: Final = {Decision.ALLOW: "allowed", Decision.DENY: "denied", Decision.NO_OPINION: "no-opinion"}
@@ -22,7 +23,7 @@ class AttemptMetrics(Collector):
     """Attempts by result. ``allowed``: notes the seconds of one that allows the request, without a call of Python."""
 
     def __init__(self) -> None:
-        self._attempts = {result: Durations(BUCKETS) for result in (*RESULTS.values(), ERROR)}
+        self._attempts = {result: Histogram(BUCKETS) for result in (*RESULTS.values(), ERROR)}
         self.allowed = self._attempts[RESULTS[Decision.ALLOW]].note
         self.fold = self._attempts[RESULTS[Decision.ALLOW]].fold
 
@@ -43,8 +44,7 @@ class AttemptMetrics(Collector):
             labels=["result"],
         )
         for result, durations in self._attempts.items():
-            number = sum(durations.counts)
-            if number:
-                attempts.add_metric([result], number)
-                seconds.add_metric([result], durations.buckets(), durations.total)
+            if durations.number:
+                attempts.add_metric([result], durations.number)
+                add_to(seconds, [result], durations)
         return [attempts, seconds]

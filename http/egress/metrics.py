@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
-from itertools import accumulate
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
+
+from kubechronicle.eventlog.histograms import Histogram, histogram_family
 
 DIALER: Final = "apiserver_egress_dialer"
 CLIENT: Final = "konnectivity_network_proxy_client"
@@ -36,29 +35,21 @@ class EgressMetrics(Collector):
         self.packets: Counter[Labels] = Counter()
         self.tunnel_failures: Counter[Labels] = Counter()
         self.tunnels: Counter[Labels] = Counter()
-        self._durations: dict[Labels, list[int]] = {}
-        self._seconds: defaultdict[Labels, float] = defaultdict(float)
+        self._durations: dict[Labels, Histogram] = {}
 
     def observe(self, way: Labels, seconds: float) -> None:
         """Count a connection, and the time that it took."""
-        counts = self._durations.setdefault(way, [0] * (len(BUCKETS) + 1))
-        counts[bisect_left(BUCKETS, seconds)] += 1
-        self._seconds[way] += seconds
+        self._durations.setdefault(way, Histogram(BUCKETS)).add(seconds)
 
     def collect(self) -> Iterable[Metric]:
         yield _counter(
             f"{DIALER}_dial_start", "Dial starts, labeled by the protocol (http-connect or grpc) and transport (tcp or "
             "uds).", _WAY, self.starts,
         )  # fmt: skip
-        durations = HistogramMetricFamily(
+        yield histogram_family(
             f"{DIALER}_dial_duration_seconds", "Dial latency histogram in seconds, labeled by the protocol "
-            "(http-connect or grpc), transport (tcp or uds)", labels=_WAY,
+            "(http-connect or grpc), transport (tcp or uds)", _WAY, self._durations,
         )  # fmt: skip
-        bounds = [*map(floatToGoString, BUCKETS), "+Inf"]
-        for way, counts in self._durations.items():
-            buckets = [(bound, float(sum_)) for bound, sum_ in zip(bounds, accumulate(counts), strict=True)]
-            durations.add_metric(way, buckets=buckets, sum_value=self._seconds[way])
-        yield durations
         failures = Metric(
             f"{DIALER}_dial_failure_count", "Dial failure count, labeled by the protocol (http-connect or grpc), "
             "transport (tcp or uds), and stage (connect or proxy). The stage indicates at which stage the dial failed",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Final
 
 from kubechronicle.api.flow_control.queues import Level
-from kubechronicle.http.histograms import Histogram
+from kubechronicle.eventlog.histograms import Histogram
 
 DURATIONS: Final = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
 """Upper bounds in seconds, as kube-apiserver's."""
@@ -136,7 +135,7 @@ class Shares:
         self._seconds[fraction] = self._seconds.get(fraction, 0.0) + seconds
 
     def buckets(self, bounds: Sequence[float]) -> tuple[list[float], float]:
-        """Return the nanoseconds at or below each bound and in all, and the sum of the fractions, each nanosecond once.
+        """Return the nanoseconds for each bound and above all, and the sum of the fractions, each nanosecond once.
 
         kube-apiserver's histograms have an observation at the end of every nanosecond.
         """
@@ -145,4 +144,4 @@ class Shares:
         for fraction, seconds in self._seconds.items():
             counts[bisect_left(bounds, fraction)] += seconds * 1e9
             total += fraction * seconds * 1e9
-        return list(accumulate(counts)), total
+        return counts, total

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Final
 
 import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from kubechronicle.api.flow_control.queues import Level
 from kubechronicle.api.flow_control.tickets import SERVICE_TIME
+from kubechronicle.eventlog.histograms import Histogram, buckets
 from kubechronicle.http.flow_control.control import FlowControl
-from kubechronicle.http.flow_control.measures import DURATIONS, Shares, Use
-from kubechronicle.http.histograms import Histogram
+from kubechronicle.http.flow_control.measures import Shares, Use
 
 _NAME: Final = "apiserver_flowcontrol_"
 _LEVEL: Final = ("priority_level",)
@@ -160,7 +159,7 @@ class FlowControlMetrics(Collector):
             level = self._control.levels[labels[0]]
             counts = level.flows.get(labels[1])
             if counts is not None and not level.spec.exempt:
-                at_once = max(0, counts.dispatched - int(sum(measures.waited.counts)))
+                at_once = max(0, counts.dispatched - int(measures.waited.number))
                 _add_durations(waits, (*labels, "true"), measures.waited, at_once=at_once)
                 _add_durations(waits, (*labels, "false"), measures.waited_in_vain, at_once=measures.refused)
             _add_durations(executed, (*labels, "regular"), measures.executed)
@@ -187,7 +186,7 @@ class FlowControlMetrics(Collector):
             for level, use in self._control.uses.items():
                 for phase, shares in phases:
                     counts, total = shares(use).buckets(bounds)
-                    family.add_metric((level, phase) if phased else (level,), _named(bounds, counts), total)
+                    family.add_metric((level, phase) if phased else (level,), buckets(bounds, counts), total)
             yield family
         yield self._of_kinds()
 
@@ -205,7 +204,7 @@ class FlowControlMetrics(Collector):
         places = sum(level.spec.queues * level.spec.queue_length for level in levels)
         for labels, shares in control.kinds.shares(seats, places).items():
             counts, total = shares.buckets(_READ_WRITE)
-            family.add_metric(labels, _named(_READ_WRITE, counts), total)
+            family.add_metric(labels, buckets(_READ_WRITE, counts), total)
         return family
 
 
@@ -225,24 +224,21 @@ def _demand(use: Use) -> Shares:
     return use.demand
 
 
-def _named(bounds: Sequence[float], counts: Sequence[float]) -> list[tuple[str, float]]:
-    return list(zip([*map(floatToGoString, bounds), "+Inf"], counts, strict=True))
-
-
 def _add(
     family: HistogramMetricFamily, labels: Sequence[str], values: Mapping[int, int], bounds: Sequence[int]
 ) -> None:
     """Add a histogram of numbers, given the count of each."""
     if values:
-        counts = [float(sum(count for value, count in values.items() if value <= bound)) for bound in bounds]
-        whole, total = float(sum(values.values())), float(sum(value * count for value, count in values.items()))
-        family.add_metric(labels, _named(bounds, [*counts, whole]), total)
+        counts = [0] * (len(bounds) + 1)
+        for value, count in values.items():
+            counts[bisect_left(bounds, value)] += count
+        family.add_metric(labels, buckets(bounds, counts), sum(value * count for value, count in values.items()))
 
 
 def _add_durations(
     family: HistogramMetricFamily, labels: Sequence[str], durations: Histogram, *, at_once: int = 0
 ) -> None:
-    counts = [float(count) for count in durations.counts]
+    counts = durations.counts
     counts[0] += at_once
     if any(counts):
-        family.add_metric(labels, _named(DURATIONS, list(accumulate(counts))), durations.total)
+        family.add_metric(labels, buckets(durations.bounds, counts), durations.total)

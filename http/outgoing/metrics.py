@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
-from kubechronicle.http.histograms import MOST_NOTED, Histogram
+from kubechronicle.eventlog.histograms import MOST_NOTED, Histogram, add_to
 
 DURATIONS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 SIZES: Final = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
@@ -80,7 +78,5 @@ class OutgoingMetrics(Collector):
             for code, count in series.codes.items():
                 total.add_metric((code, host, method), count)
             for family, histogram in ((durations, series.durations), (sent, series.sent), (answered, series.answered)):
-                bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
-                numbers = list(zip(bounds, accumulate(histogram.counts), strict=True))
-                family.add_metric((host, method), numbers, histogram.total)
+                add_to(family, (host, method), histogram)
         yield from (total, durations, sent, answered)

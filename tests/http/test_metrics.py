@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.eventlog.histograms import MOST_NOTED
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.http import measured, slow_requests
-from kubechronicle.http.histograms import MOST_NOTED
 from kubechronicle.http.request_metrics import Requests
 
 OURS = {"component": "apiserver"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics, Counts, Histograms
+from kubechronicle.eventlog.histograms import histogram_family
 
 _STEP = ("type", "operation", "rejected")
 _CONDITION = ("name", "kind", "type", "operation")
@@ -109,7 +109,7 @@ class AdmissionCollector(Collector):
         labels_of = {}
         for attribute, name, labels, text in HISTOGRAMS:
             labels_of[attribute] = labels
-            yield _histogram(f"apiserver_{name}", text, labels, getattr(self._metrics, attribute))
+            yield histogram_family(f"apiserver_{name}", text, labels, getattr(self._metrics, attribute).series)
         for attribute, name, labels, text in COUNTERS:
             counts: Counts = getattr(self._metrics, attribute)
             yield _counter(f"apiserver_{name}", text, labels, counts.series.items())
@@ -117,16 +117,8 @@ class AdmissionCollector(Collector):
             yield _counter(name, text, labels, getattr(self._metrics, attribute).series.items())
         for attribute, name, text in CHECKS:
             histograms: Histograms = getattr(self._metrics, attribute)
-            numbers = [(values, sum(series[:-1])) for values, series in histograms.series.items()]
+            numbers = [(values, series.number) for values, series in histograms.series.items()]
             yield _counter(f"apiserver_{name}", text, labels_of[attribute], numbers)
-
-
-def _histogram(name: str, text: str, labels: Sequence[str], histograms: Histograms) -> Metric:
-    family = HistogramMetricFamily(name, text, labels=labels)
-    bounds = [*map(str, histograms.bounds), "+Inf"]
-    for values, series in histograms.series.items():
-        family.add_metric(values, list(zip(bounds, accumulate(series[:-1]), strict=True)), series[-1])
-    return family
 
 
 def _counter(name: str, text: str, labels: Sequence[str], numbers: Iterable[tuple[tuple[str, ...], float]]) -> Metric:

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.allocation.addresses import ALLOCATOR, IP_ADDRESSES, MANAGED_BY
 from kubechronicle.actors.allocation.bands import AddressRange
-from kubechronicle.actors.allocation.metrics import BUCKETS, AllocationMetrics, RepairMetrics
+from kubechronicle.actors.allocation.metrics import AllocationMetrics, RepairMetrics
 from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.api.builtin.common.checks import parse_ip
+from kubechronicle.eventlog.histograms import histogram_family
 
 IPS, PORTS = "kube_apiserver_clusterip_allocator", "kube_apiserver_nodeport_allocator"
 STEP: Final = 1000
@@ -97,16 +97,8 @@ class AllocationCollector(Collector):
         for (cidr, scope), count in self.metrics.address_errors.items():
             errors.add_metric([cidr, scope], count)
         yield errors
-        seconds = HistogramMetricFamily(
-            f"{IPS}_allocation_duration_seconds",
-            "Duration in seconds to allocate a Cluster IP by ServiceCIDR",
-            labels=["cidr"],
-        )
-        for cidr, durations in self.metrics.address_seconds.items():
-            bounds = [*map(str, BUCKETS), "+Inf"]
-            buckets: list[tuple[str, float]] = list(zip(bounds, accumulate(durations.counts), strict=True))
-            seconds.add_metric([cidr], buckets=buckets, sum_value=durations.total)
-        yield seconds
+        text = "Duration in seconds to allocate a Cluster IP by ServiceCIDR"
+        yield histogram_family(f"{IPS}_allocation_duration_seconds", text, ["cidr"], self.metrics.address_seconds)
 
     def _ports(self) -> Iterable[Metric]:
         used = self._ports_in_use

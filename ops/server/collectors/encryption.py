@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TypeVar
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.eventlog.encryption.statistics import Durations, EncryptionStatistics
+from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
+from kubechronicle.eventlog.histograms import histogram_family
 from kubechronicle.http.reloading import sha256_label
 
 STORAGE, ENVELOPE = "apiserver_storage", "apiserver_envelope_encryption"
-
-
-Labels = TypeVar("Labels", bound=tuple[str, ...])
 
 
 @dataclass(slots=True, eq=False)
@@ -37,13 +33,13 @@ class EncryptionCollector(Collector):
         for labels, number in found.operations.items():
             operations.add_metric(labels, number)
         yield operations
-        yield _histogram(
+        yield histogram_family(
             f"{STORAGE}_transformation_duration_seconds",
             "Latencies in seconds of value transformation operations.",
             ["transformation_type", "transformer_prefix"],
             found.seconds,
         )
-        yield _histogram(
+        yield histogram_family(
             f"{STORAGE}_data_key_generation_duration_seconds",
             "Latencies in seconds of data encryption key (DEK) generation operations.",
             [],
@@ -59,7 +55,7 @@ class EncryptionCollector(Collector):
 
     def _envelope(self) -> Iterable[Metric]:
         found, server = self.statistics, sha256_label(self.server)
-        yield _histogram(
+        yield histogram_family(
             f"{ENVELOPE}_kms_operations_latency_seconds",
             "KMS operation duration with gRPC error code status total.",
             ["provider_name", "method_name", "grpc_status_code"],
@@ -110,7 +106,7 @@ class EncryptionCollector(Collector):
         ended = Counter[tuple[str, ...]]()
         for (_, path, code), durations in self.statistics.calls.items():
             _, service, method = path.split("/")
-            ended["unary", service, method, code] += sum(durations.counts)
+            ended["unary", service, method, code] += int(durations.number)
         calls, answers = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
         for (*about, code), number in ended.items():
             calls[tuple(about)] += number
@@ -127,15 +123,3 @@ class EncryptionCollector(Collector):
             for values, number in found.items():
                 family.add_metric(values, number)
             yield family
-
-
-def _histogram(
-    name: str, help_text: str, labels: list[str], durations: Mapping[Labels, Durations]
-) -> HistogramMetricFamily:
-    family = HistogramMetricFamily(name, help_text, labels=labels)
-    for values, each in durations.items():
-        bounds = [*(f"{bound:g}" for bound in each.buckets), "+Inf"]
-        counts = each.counts or [0] * len(bounds)
-        buckets: list[tuple[str, float]] = list(zip(bounds, accumulate(counts), strict=True))
-        family.add_metric(list(values), buckets=buckets, sum_value=each.total)
-    return family

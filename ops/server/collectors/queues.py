@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Mapping
 
 import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from kubechronicle.actors.queue_measures import QueueMeasures
-
-_BOUNDS = (*map(floatToGoString, QueueMeasures.BOUNDS), "+Inf")
+from kubechronicle.eventlog.histograms import add_to
 
 
 class QueueCollector(Collector):
@@ -48,10 +45,6 @@ class QueueCollector(Collector):
             depth.add_metric([name], len(found.waiting))
             unfinished.add_metric([name], sum(running))
             longest.add_metric([name], max(running, default=0.0))
-            queued.add_metric([name], _buckets(found.queued), found.queued_seconds)
-            worked.add_metric([name], _buckets(found.worked), found.worked_seconds)
+            add_to(queued, [name], found.queued)
+            add_to(worked, [name], found.worked)
         yield from (adds, retries, depth, unfinished, longest, queued, worked)
-
-
-def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
-    return list(zip(_BOUNDS, accumulate(map(float, counts)), strict=True))

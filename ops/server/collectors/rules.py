@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
 from time import perf_counter
-from typing import Final
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from kubechronicle.api.custom.rules.durations import BOUNDS, COMPILATION, EVALUATION
-
-_BOUNDS: Final = (*map(floatToGoString, BOUNDS), "+Inf")
+from kubechronicle.eventlog.histograms import buckets
 
 
 class RuleCollector(Collector):
@@ -28,6 +24,5 @@ class RuleCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         for name, measured in (("compilation", COMPILATION), ("evaluation", EVALUATION)):
             family = HistogramMetricFamily(f"apiserver_cel_{name}_duration_seconds", f"CEL {name} time in seconds.")
-            counts = list(accumulate(map(float, measured.counts)))
-            family.add_metric((), list(zip(_BOUNDS, counts, strict=True)), measured.total)
+            family.add_metric((), buckets(BOUNDS, measured.counts), measured.total)
             yield family

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Listed
+from kubechronicle.eventlog.histograms import Histogram, add_to
 from kubechronicle.eventlog.measured_log import DURATIONS, MeasuredLog
 from kubechronicle.eventlog.postgres.size import DatabaseSize
 from kubechronicle.eventlog.postgres.standby_reads import Standby
@@ -21,7 +20,6 @@ from kubechronicle.eventlog.views.window import RECENT_EVENTS
 _RESOURCE: Final = ("group", "resource")
 _ROUND_TRIP: Final = ("operation", "group", "resource")
 _SAMPLE: Final = 16
-_BOUNDS: Final = (*map(floatToGoString, DURATIONS), "+Inf")
 
 
 def _named(resource: str) -> tuple[str, str]:
@@ -101,14 +99,15 @@ class StorageCollector(Collector):
         total = CounterMetricFamily("etcd_requests", "Round trips to the log.", labels=_ROUND_TRIP)
         failures = CounterMetricFamily("etcd_request_errors", "Failed round trips to the log.", labels=_ROUND_TRIP)
         for operation, resource in dict.fromkeys(key for log in self._logs for key in list(log.round_trips)):
-            found = [
-                log.round_trips[operation, resource] for log in self._logs if (operation, resource) in log.round_trips
-            ]
+            seconds, failed = Histogram(DURATIONS), 0
+            for log in self._logs:
+                if (found := log.round_trips.get((operation, resource))) is not None:
+                    seconds.merge(found.seconds)
+                    failed += found.failures
             labels = (operation, *_named(resource))
-            counts = list(accumulate(float(sum(each)) for each in zip(*(one.counts for one in found), strict=True)))
-            durations.add_metric(labels, list(zip(_BOUNDS, counts, strict=True)), sum(one.total for one in found))
-            total.add_metric(labels, counts[-1])
-            if failed := sum(one.failures for one in found):
+            add_to(durations, labels, seconds)
+            total.add_metric(labels, seconds.number)
+            if failed:
                 failures.add_metric(labels, failed)
         yield from (durations, total, failures)
 
