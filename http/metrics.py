@@ -95,7 +95,7 @@ class Metrics:
     ``requests``: returns the Series of the labels of a request (request_metrics.py).
     ``watch_events``: returns the count of events of a group, version and resource.
     ``watch_lists``: the seconds from requests for a watch with initial events to the end of these.
-    ``noted``: requests whose measures wait to be counted, at most MOST_NOTED (eventlog/histograms.py). ``fold`` counts them.
+    ``noted``: requests whose measures wait to be counted, at most MOST_NOTED. ``fold`` counts them.
     ``worker``: the number of this process, if several share a port.
     ``shown``: the metrics and label values that are shown.
     """
