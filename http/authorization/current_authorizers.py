@@ -32,7 +32,7 @@ from kubechronicle.http.authorization.decision import (
     AlwaysDeny,
     AuthorizationChain,
     Authorizer,
-    CountedAuthorizer,
+    NamedAuthorizer,
     DecisionMetrics,
     Privileged,
 )
@@ -164,11 +164,11 @@ class Authorization:
                 await self._webhooks.forget(authorizer)
 
     def _replace(self, configured: Configured, made: Sequence[Authorizer]) -> None:
-        counted = [
-            CountedAuthorizer(each.type, each.name, one, self._decisions)
+        named = [
+            NamedAuthorizer(each.type, each.name, one, self._decisions.counts)
             for each, one in zip(configured, made, strict=True)
         ]
-        self.chain.replace([Privileged(), *counted])
+        self.chain.replace([Privileged(), *named])
         self._configured, self._made = configured, made
 
     def _make(self, configured: Configured, made: list[Authorizer]) -> None:

@@ -173,31 +173,37 @@ class DecisionMetrics(Collector):
         return [family]
 
 
-class CountedAuthorizer:
-    """An authorizer of the configuration. Its final decisions are counted, NO_OPINION is not."""
+class NamedAuthorizer:
+    """An authorizer of the configuration. Its name precedes the reason for which it has no opinion, as since v1.37.
 
-    __slots__ = ("_authorizer", "_counts", "_labels", "rules", "type")
+    Its final decisions are counted in ``counts``.
+    """
 
-    def __init__(self, type_: str, name: str, authorizer: Authorizer, metrics: DecisionMetrics) -> None:
+    __slots__ = ("_authorizer", "_counts", "_labels", "name", "rules", "type")
+
+    def __init__(self, type_: str, name: str, authorizer: Authorizer, counts: Counter[tuple[str, str, str]]) -> None:
         self.type = type_
+        self.name = name
         self._authorizer = authorizer
-        self._counts = metrics.counts
+        self._counts = counts
         self._labels = {Decision.ALLOW: (type_, name, "allowed"), Decision.DENY: (type_, name, "denied")}
         self.rules = authorizer.rules
 
     def decide(self, user: User, info: RequestInfo) -> Verdict:
-        return self._counted(self._authorizer.decide(user, info))
+        return self._named(self._authorizer.decide(user, info))
 
     def explain(self, user: User, info: RequestInfo) -> Verdict:
-        return self._counted(self._authorizer.explain(user, info))
+        return self._named(self._authorizer.explain(user, info))
 
     def at(self, views: FollowedViews) -> Authorizer:
-        """Return the authorizer itself at a moment: its decisions are not counted."""
-        return self._authorizer.at(views)
+        """Return the authorizer at a moment. Its decisions are not counted among those of requests."""
+        return NamedAuthorizer(self.type, self.name, self._authorizer.at(views), Counter())
 
-    def _counted(self, verdict: Verdict) -> Verdict:
+    def _named(self, verdict: Verdict) -> Verdict:
         if verdict.decision is not Decision.NO_OPINION:
             self._counts[self._labels[verdict.decision]] += 1
+        elif verdict.reason:
+            return Verdict(verdict.decision, f"{self.name}: {verdict.reason}", verdict.error)
         return verdict
 
 
@@ -237,7 +243,7 @@ class AuthorizationChain:
 
     def types(self) -> list[str]:
         """Return the types of the configured authorizers, in their order."""
-        return [each.type for each in self._authorizers if isinstance(each, CountedAuthorizer)]
+        return [each.type for each in self._authorizers if isinstance(each, NamedAuthorizer)]
 
     def at(self, views: FollowedViews) -> AuthorizationChain:
         """Return the chain of the same authorizers, deciding by the state in ``views``."""

@@ -91,7 +91,7 @@ async def test_the_webhook_decides_about_requests(wire: Any, tmp_path: Path) -> 
         refusal = (await server.ask("DELETE", f"{MAPS}/a", token=JOE)).refused(403)
         assert refusal["message"] == (
             'configmaps "a" is forbidden: User "joe" cannot delete resource "configmaps" in API group "" in the '
-            'namespace "default": nothing is deleted on a Saturday'
+            'namespace "default": default: nothing is deleted on a Saturday'
         )
         async with server.watch(f"{MAPS}?watch=1&resourceVersion=0", token=JOE) as stream:
             assert (await stream.event())[:2] == ("ADDED", "a")
@@ -160,7 +160,7 @@ async def test_reviews_ask_the_webhook(wire: Any, tmp_path: Path) -> None:
 
         for _ in range(2):
             assert await review(verb="get") == {"allowed": True, "reason": "get!"}
-            assert await review(verb="list") == {"allowed": False, "reason": "list!"}
+            assert await review(verb="list") == {"allowed": False, "reason": "default: list!"}
             assert await review(verb="delete") == {"allowed": False, "denied": True, "reason": "delete!"}
         assert len(app.reviews) == 3
         assert app.specs[0]["resourceAttributes"] == {"verb": "get", "version": "*", "resource": "pods"}
