@@ -322,9 +322,22 @@ def condition_reason(reason: str, path: str, most: int = MAX_REASON) -> list[Cau
     """Check the reason of a condition, of at most so many bytes."""
     if not reason:
         return [required(path)]
-    causes: list[Cause] = []
-    if not re.fullmatch(_REASON, reason):
-        causes.append(invalid_value(path, reason, names.regex_message(_REASON_MESSAGE, _REASON, *_EXAMPLES)))
+    causes = _reason_syntax(reason, path)
     if len(reason.encode()) > most:
         causes.append(too_long(path, most))
+    return causes
+
+
+def _reason_syntax(reason: str, path: str) -> list[Cause]:
+    if re.fullmatch(_REASON, reason):
+        return []
+    return [invalid_value(path, reason, names.regex_message(_REASON_MESSAGE, _REASON, *_EXAMPLES))]
+
+
+def health_conditions(health: Object, field: str) -> list[Cause]:
+    """Check the reasons of the conditions that a CSI driver tells about a volume; tags check the rest."""
+    causes: list[Cause] = []
+    for index, condition in enumerate(health.get("healthConditions") or ()):
+        if condition.get("reason"):
+            causes += _reason_syntax(condition["reason"], f"{field}.healthConditions[{index}].reason")
     return causes

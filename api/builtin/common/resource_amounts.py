@@ -116,6 +116,26 @@ def pod_resource_name(name: str, field: str) -> list[Cause]:
     return causes
 
 
+def node_resource_name(name: str, field: str) -> list[Cause]:
+    """Check the name of a resource that a node allocates by itself."""
+    if name in ("cpu", "memory") or name.startswith(HUGE_PAGES):
+        return []
+    return [invalid_value(field, name, "must be a node allocatable resource name")]
+
+
+def node_overhead(overhead: Mapping[str, Any], field: str) -> list[Cause]:
+    """Check what a device takes of a node's resource for each pod or container."""
+    given = [each for each in ("perPod", "perContainer") if overhead.get(each) is not None]
+    if not given:
+        return [invalid_value(field, "", "at least one of perPod or perContainer must be set")]
+    return [cause for each in given for cause in not_negative(overhead[each], f"{field}.{each}")]
+
+
+def not_negative(given: str, field: str) -> list[Cause]:
+    """Check that an amount is zero or more, in the words of device allocation."""
+    return [] if quantity.value_of(given) >= 0 else [invalid_value(field, given, "must be non-negative")]
+
+
 def quota_resource_name(name: str, field: str) -> list[Cause]:
     """Check the name of a resource that a quota can limit."""
     causes = resource_name(name, field)

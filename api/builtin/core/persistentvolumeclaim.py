@@ -13,6 +13,7 @@ from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import (
     dns_label,
     dns_subdomain,
+    health_conditions,
     immutable,
     label_selector,
     missing,
@@ -255,6 +256,7 @@ def validate_claim_status(new: Object, old: Object) -> list[Cause]:
     causes: list[Cause] = []
     for name, given in (status.get("capacity") or {}).items():
         causes += basic_amount(given, f"status.capacity[{name}]")
+    causes += health_conditions(status.get("healthStatus") or {}, "status.healthStatus")
     field = "status.allocatedResourceStatuses"
     for name, state in (status.get("allocatedResourceStatuses") or {}).items():
         causes += _resource_key(name, field)

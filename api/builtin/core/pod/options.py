@@ -31,6 +31,7 @@ GATES: Final = {
     "deletion_costs": "PodDeletionCost",
     "nominations_end": "ClearingNominatedNodeNameAfterBinding",
     "resized_as_a_whole": "InPlacePodLevelResourcesVerticalScaling",
+    "image_digests": "ImageVolumeWithDigest",
 }
 """Option -> its gate."""
 
@@ -53,6 +54,7 @@ class PodOptions:
     ``nominations_end``: a bound pod has no new nominated node (KEP-5278).
     ``images_without_reference``: image volumes may lack a reference. No gate allows it, only an object that has one.
     ``resized_as_a_whole``: a resize may change these resources (KEP-5419).
+    ``image_digests``: the references of mounted image volumes are checked (KEP-5365).
     """
 
     comparing_tolerations: bool = False
@@ -69,6 +71,7 @@ class PodOptions:
     nominations_end: bool = True
     images_without_reference: bool = False
     resized_as_a_whole: bool = True
+    image_digests: bool = False
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodOptions:

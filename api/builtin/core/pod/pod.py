@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.core.pod import validation_resize, validation_subresources, warnings
+from kubechronicle.api.builtin.core.pod import validation_status, validation_subresources, warnings
 from kubechronicle.api.builtin.core.pod.columns import POD
 from kubechronicle.api.builtin.core.pod.defaults import (
     FILE_MODE,
@@ -191,7 +191,7 @@ _STATUS: Final = status_update(
     "spec",
     metadata=("ownerReferences", "deletionTimestamp"),
     prepare=prepare_pod_status,
-    validate_update=validation_subresources.pod_status,
+    validate_update=validation_status.pod_status,
     warnings=warnings.pod_status_warnings,
     reset=(("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
 )
@@ -201,7 +201,7 @@ _SUBRESOURCES: Final = {
         prepare=restrict_to_ephemeral_containers,
         validate_update=validation_subresources.ephemeral_containers_update,
     ),
-    "resize": SubresourceStrategy(prepare=restrict_to_resources, validate_update=validation_resize.resize),
+    "resize": SubresourceStrategy(prepare=restrict_to_resources, validate_update=validation_subresources.resize),
 }
 
 KINDS: Final = (

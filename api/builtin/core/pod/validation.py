@@ -1,6 +1,7 @@
 """Validation of the creation and update of pods.
 
-Subresources are in validation_subresources.py, and the rules that pods share with templates in validation_spec.py.
+The status is in validation_status.py, the other subresources in validation_subresources.py, and the rules that pods
+share with templates in validation_spec.py.
 """
 
 from __future__ import annotations

@@ -1,281 +1,20 @@
-"""Validation of pod subresources: status, ephemeral containers, resize."""
+"""Validation of the subresources that change a pod's spec: ephemeralcontainers and resize."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from kubechronicle.api.builtin.common.checks import (
-    MAX_INT32,
-    MIRROR,
-    dns_label,
-    dns_subdomain,
-    dual_stack,
-    immutable,
-    parse_ip,
-    qualified_name,
-)
+from kubechronicle.api.builtin.common.checks import MIRROR
 from kubechronicle.api.builtin.common.go_shapes import difference, record
-from kubechronicle.api.builtin.common.network_values import legacy_ip
+from kubechronicle.api.builtin.core.pod.defaults import qos_class
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
-from kubechronicle.api.builtin.core.pod.validation import immutable_annotations, metadata_and_spec
-from kubechronicle.api.errors.field_errors import (
-    Cause,
-    duplicate,
-    forbidden,
-    go_quote,
-    internal,
-    invalid_value,
-    not_supported,
-    required,
-)
+from kubechronicle.api.builtin.core.pod.validation import metadata_and_spec
+from kubechronicle.api.errors.field_errors import Cause, forbidden, go_quote, invalid_value
+from kubechronicle.api.values import quantity
 from kubechronicle.api.values.objects import Object
 
 NO_FIELD: Final = "[]"
 """Field path that Kubernetes prints for a cause about the whole pod."""
-
-
-# -- status -----------------------------------------------------------------------------------------------------------
-
-_NOT_BACK: Final = "may not be transitioned to non-terminated state"
-_CONDITIONS: Final = ("PodScheduled", "Ready", "Initialized")
-_GROUPS: Final = {
-    "containerStatuses": "containers",
-    "initContainerStatuses": "initContainers",
-    "ephemeralContainerStatuses": "ephemeralContainers",
-}
-_STATUSES: Final = tuple(_GROUPS)
-
-
-MAX_UINT32: Final = 2**32 - 1
-
-
-def pod_status(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
-    """Check a status update: a finished container stays finished, and addresses are valid, one per family."""
-    status, held, spec = new.get("status") or {}, old.get("status") or {}, old["spec"]
-    causes = immutable_annotations(new, old)
-    for index, condition in enumerate(status.get("conditions") or ()):
-        causes += _observed(condition, f"status.conditions[{index}].observedGeneration")
-        kind = condition.get("type", "")
-        if kind not in _CONDITIONS:
-            causes += qualified_name(kind, f"status.conditions[{index}].Type")
-    nominated = status.get("nominatedNodeName")
-    if nominated and nominated != held.get("nominatedNodeName"):
-        causes += dns_subdomain(nominated, "status.nominatedNodeName")
-        if options.nominations_end and spec.get("nodeName"):
-            detail = "may not be set on pods that are already bound to a node"
-            causes.append(forbidden("status.nominatedNodeName", detail))
-    causes += _observed(status, "status.observedGeneration")
-    causes += immutable("status.qosClass", status.get("qosClass", ""), held.get("qosClass", ""))
-    if not _may_restart_all(spec):
-        causes += _finished_containers(status, held, spec)
-    if status.get("resourceClaimStatuses"):
-        causes += _claim_statuses(status["resourceClaimStatuses"], new["spec"].get("resourceClaims") or ())
-    if status.get("extendedResourceClaimStatus") is not None:
-        causes += _extended_claim(status["extendedResourceClaimStatus"], new["spec"])
-    causes += _addresses(status, held, "podIPs")
-    host_ips = status.get("hostIPs") or ()
-    if host_ips and host_ips[0].get("ip", "") != status.get("hostIP", ""):
-        causes.append(invalid_value("status.hostIPs[0].ip", host_ips[0].get("ip", ""), "must be equal to `hostIP`"))
-    causes += _addresses(status, held, "hostIPs")
-    for member in _STATUSES:
-        for index, each in enumerate(status.get(member) or ()):
-            if "user" in each:
-                causes += _user(each["user"], new["spec"], f"status.{member}[{index}].user.linux")
-    for member in _STATUSES:
-        known = _resource_names(new["spec"].get(_GROUPS[member]) or ())
-        for index, each in enumerate(status.get(member) or ()):
-            if "allocatedResourcesStatus" in each:
-                causes += _allocated(each, known, member, f"status.{member}[{index}].allocatedResourcesStatus")
-    return causes
-
-
-def _observed(holder: Object, field: str) -> list[Cause]:
-    value = holder.get("observedGeneration", 0)
-    return [invalid_value(field, value, "must be a non-negative integer")] if value < 0 else []
-
-
-def _may_restart_all(spec: Object) -> bool:
-    """Return whether a container's end may restart the whole pod (KEP-5532): then no container is finished for good."""
-    return any(
-        rule.get("action") == "RestartAllContainers"
-        for group in ("containers", "initContainers")
-        for container in spec.get(group) or ()
-        for rule in container.get("restartPolicyRules") or ()
-    )
-
-
-def _restarts_after(container: Object | None, spec: Object, code: int) -> bool:
-    """Return whether a container is restarted after it ends with this exit code."""
-    if container is None:
-        return False
-    for rule in container.get("restartPolicyRules") or ():
-        codes = rule.get("exitCodes") or {}
-        among = code in (codes.get("values") or ())
-        if rule.get("action") == "Restart" and among == (codes.get("operator") == "In"):
-            return True
-    policy = container.get("restartPolicy") or spec.get("restartPolicy", "Always")
-    return policy == "Always" or (policy == "OnFailure" and code != 0)
-
-
-def _finished_containers(status: Object, held: Object, spec: Object) -> list[Cause]:
-    causes: list[Cause] = []
-    usual = {each.get("name"): each for each in spec.get("containers") or ()}
-    for field, name, code in _restarted(status, held, "containerStatuses"):
-        if not _restarts_after(usual.get(name), spec, code):
-            causes.append(forbidden(field, _NOT_BACK))
-    first = {each.get("name"): each for each in spec.get("initContainers") or ()}
-    for field, name, code in _restarted(status, held, "initContainerStatuses"):
-        container = first.get(name) or {}
-        if not _restarts_after(container, spec, code) and container.get("restartPolicy") != "Always":
-            causes.append(forbidden(field, _NOT_BACK))
-    causes += [forbidden(field, _NOT_BACK) for field, _, _ in _restarted(status, held, "ephemeralContainerStatuses")]
-    return causes
-
-
-def _restarted(status: Object, held: Object, member: str) -> Iterator[tuple[str, str, int]]:
-    """Yield (field, name, exit code) of containers that had ended and no longer are."""
-    now = {each.get("name"): each for each in status.get(member) or ()}
-    for index, before in enumerate(held.get(member) or ()):
-        ended, after = (before.get("state") or {}).get("terminated"), now.get(before.get("name"))
-        if ended is not None and after is not None and (after.get("state") or {}).get("terminated") is None:
-            yield f"status.{member}[{index}].state", before.get("name", ""), ended.get("exitCode", 0)
-
-
-def _claim_statuses(statuses: Sequence[Object], claims: Sequence[Object]) -> list[Cause]:
-    causes: list[Cause] = []
-    known = {each.get("name") for each in claims}
-    seen: set[str] = set()
-    for index, each in enumerate(statuses):
-        field, name, made = f"status.resourceClaimStatuses[{index}].name", each.get("name", ""), "resourceClaimName"
-        if name not in known:
-            causes.append(invalid_value(field, name, "must match the name of an entry in `spec.resourceClaims`"))
-        if name in seen:
-            causes.append(duplicate(field, name))
-        seen.add(name)
-        if each.get(made) is not None:
-            causes += dns_subdomain(each[made], f"status.resourceClaimStatuses[{index}].{made}")
-    return causes
-
-
-def _extended_claim(status: Object, spec: Object) -> list[Cause]:
-    field = "status.extendedResourceClaimStatus"
-    mappings = status.get("requestMappings") or ()
-    path, causes = f"{field}.requestMappings", []
-    if not mappings:
-        causes.append(required(path, "at least one request mapping is required"))
-    containers = {
-        each.get("name"): each for group in ("initContainers", "containers") for each in spec.get(group) or ()
-    }
-    seen: set[tuple[str, str, str]] = set()
-    for index, mapping in enumerate(mappings):
-        name, resource, place = mapping.get("containerName", ""), mapping.get("resourceName", ""), f"{path}[{index}]"
-        if name not in containers:
-            detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
-            causes.append(invalid_value(f"{place}.containerName", name, detail))
-        elif resource not in ((containers[name].get("resources") or {}).get("requests") or ()):
-            detail = (
-                "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
-                "spec.containers.resources.requests"
-            )
-            causes.append(invalid_value(f"{place}.resourceName", resource, detail))
-        request = mapping.get("requestName", "")
-        causes += dns_label(request, f"{field}.requestName")
-        if (name, resource, request) in seen:
-            causes.append(duplicate(f"{place}.containerName", name))
-            causes.append(duplicate(f"{place}.resourceName", resource))
-            causes.append(duplicate(f"{place}.requestName", request))
-        seen.add((name, resource, request))
-    claim, place = status.get("resourceClaimName", ""), f"{field}.resourceClaimName"
-    return causes + (dns_subdomain(claim, place) if claim else [required(place)])
-
-
-def _addresses(status: Object, held: Object, member: str) -> list[Cause]:
-    values = [each.get("ip", "") for each in status.get(member) or ()]
-    present = {each.get("ip", "") for each in held.get(member) or ()}
-    causes: list[Cause] = []
-    for index, value in enumerate(values):
-        causes += legacy_ip(value, f"status.{member}[{index}]", present)
-    if len(values) < 2:
-        return causes
-    parsed = [address for address in map(parse_ip, values) if address is not None]
-    wrong = next((index for index, value in enumerate(values) if parse_ip(value) is None), None)
-    if wrong is not None:
-        problem = f"failed to check for dual stack with error:invalid IP[{wrong}]: {values[wrong]}"
-        causes.append(internal(f"status.{member}", problem))
-    if wrong is not None or not dual_stack(parsed) or len(values) > 2:
-        shown = [{"IP": value} for value in values]
-        causes.append(invalid_value(f"status.{member}", shown, "may specify no more than one IP for each IP family"))
-    return causes
-
-
-def _user(user: Object, spec: Object, field: str) -> list[Cause]:
-    """Check the user and group numbers of a container; Windows has none."""
-    linux = user.get("linux")
-    if linux is None:
-        return []
-    if (spec.get("os") or {}).get("name") == "windows":
-        return [forbidden(field, "cannot be set for a windows pod")]
-    # A container runtime may tell any user of Linux; the groups have the limits of a pod's.
-    numbers = [(f"{field}.uid", linux.get("uid", 0), MAX_UINT32), (f"{field}.gid", linux.get("gid", 0), MAX_INT32)]
-    groups = linux.get("supplementalGroups") or ()
-    numbers += [(f"{field}.supplementalGroups[{index}]", group, MAX_INT32) for index, group in enumerate(groups)]
-    return [
-        invalid_value(path, value, f"must be between 0 and {most}, inclusive")
-        for path, value, most in numbers
-        if not 0 <= value <= most
-    ]
-
-
-def _allocated(status: Object, known: Mapping[Any, Collection[str]], member: str, field: str) -> list[Cause]:
-    given = status["allocatedResourcesStatus"]
-    if member == "ephemeralContainerStatuses":
-        return [forbidden(field, "must not be specified in container status")] if given else []
-    resources = known.get(status.get("name"))
-    causes: list[Cause] = []
-    for index, each in enumerate(given or ()):
-        path, name = f"{field}[{index}]", each.get("name", "")
-        if resources is not None:
-            causes += _known_resource(name, resources, f"{path}.name")
-        seen: set[str] = set()
-        for position, resource in enumerate(each.get("resources") or ()):
-            health, unit = resource.get("health", ""), resource.get("resourceID", "")
-            choices = ("Healthy", "Unhealthy", "Unknown")
-            if health not in choices:
-                causes.append(not_supported(f"{path}.resources[{position}].health", health, choices))
-            if unit in seen:
-                causes.append(duplicate(f"{path}.resources[{position}].resourceID", unit))
-            seen.add(unit)
-    return causes
-
-
-def _resource_names(containers: Sequence[Object]) -> dict[Any, Collection[str]]:
-    """Return the requested resources and the claims of each container. The first one of a name counts."""
-    found: dict[Any, Collection[str]] = {}
-    for container in reversed(containers):
-        resources = container.get("resources") or {}
-        claims = (
-            "/".join(filter(None, (f"claim:{claim.get('name', '')}", claim.get("request"))))
-            for claim in resources.get("claims") or ()
-        )
-        requests = (name for name in resources.get("requests") or () if not name.startswith("claim:"))
-        found[container.get("name")] = {*claims, *requests}
-    return found
-
-
-def _known_resource(name: str, known: Collection[str], field: str) -> list[Cause]:
-    if name in known:
-        return []
-    if name.startswith("claim:"):
-        detail = (
-            "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
-            "'claim:<claimName>' if request is empty"
-        )
-        return [invalid_value(field, name, detail)]
-    return [invalid_value(field, name, "must match one of the container's resource requests")]
-
-
-# -- ephemeral containers ---------------------------------------------------------------------------------------------
 
 
 def ephemeral_containers_update(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
@@ -294,3 +33,147 @@ def ephemeral_containers_update(new: Object, old: Object, options: PodOptions = 
             detail = f"existing ephemeral containers {go_quote(name)} may not be changed\n{difference(*shown)}"
             causes.append(forbidden(field, detail))
     return causes
+
+
+# -- resize -----------------------------------------------------------------------------------------------------------
+
+_RESIZABLE: Final = ("cpu", "memory")
+
+
+def resize(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]:
+    """Check a resize: CPU and memory of the pod and its containers may change within the QoS class."""
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return [forbidden(NO_FIELD, "static pods cannot be resized")]
+    spec, held = new["spec"], old["spec"]
+    if (held.get("os") or {}).get("name") == "windows":
+        return [forbidden(NO_FIELD, "windows pods cannot be resized")]
+    causes = metadata_and_spec(new, options)
+    former, present = (qos_class(each, empty_decide=not options.amounts_decide) for each in (held, spec))
+    if ((old.get("status") or {}).get("qosClass") or former) != present:
+        detail = "Pod QOS Class may not change as a result of resizing"
+        causes.append(invalid_value("spec", (new.get("status") or {}).get("qosClass", ""), detail))
+    for each in (old.get("status") or {}).get("containerStatuses") or ():
+        if (each.get("state") or {}).get("running") is not None:
+            if each.get("resources") is None:
+                causes.append(forbidden("spec", "Pod running on node without support for resize"))
+            break
+    if not options.resized_as_a_whole and (_has_amounts(spec.get("resources")) or _has_amounts(held.get("resources"))):
+        return [*causes, forbidden(NO_FIELD, _NOT_AS_A_WHOLE)]
+    causes += _pod_level_resize(spec.get("resources"), held.get("resources"))
+    if (old.get("status") or {}).get("nodeAllocatableResourceClaimStatuses"):
+        causes.append(forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
+    moved = _same_containers(spec, held)
+    if moved:
+        return causes + moved
+    for group in ("initContainers", "containers"):
+        for index, (wanted, present) in enumerate(zip(spec.get(group) or (), held.get(group) or (), strict=True)):
+            path = f"spec.{group}[{index}].resources"
+            causes += _removed_amounts(wanted.get("resources"), present.get("resources"), path, "resource")
+    for wanted, present in zip(spec.get("containers") or (), held.get("containers") or (), strict=True):
+        if _resized(wanted, present) != _with_plain_amounts(present):
+            causes.append(forbidden("spec", _ONLY_AMOUNTS))
+    pairs = zip(spec.get("initContainers") or (), held.get("initContainers") or (), strict=True)
+    for index, (wanted, present) in enumerate(pairs):
+        causes += _init_container_resize(wanted, present, f"spec.initContainers[{index}]")
+    if not causes and (spec.get("resources") is None) != (held.get("resources") is None):
+        causes += [] if _has_amounts(spec.get("resources")) else [forbidden("spec", _ONLY_AMOUNTS)]
+    return causes
+
+
+_NOT_AS_A_WHOLE: Final = (
+    "resize of pods with pod-level resources is forbidden when InPlacePodLevelResourcesVerticalScalingEnabled feature "
+    "gate is disabled"
+)
+_ONLY_AMOUNTS: Final = "only cpu and memory resources are mutable"
+
+
+def _has_amounts(resources: Object | None) -> bool:
+    return bool(resources and (resources.get("requests") or resources.get("limits")))
+
+
+def _pod_level_resize(wanted: Object | None, present: Object | None) -> list[Cause]:
+    """Check a resize of the pod as a whole."""
+    if not _has_amounts(wanted) and not _has_amounts(present):
+        return []
+    if wanted is None:
+        return [forbidden("spec.resources", "pod-level resources cannot be removed")]
+    causes = [] if present is None else _removed_amounts(wanted, present, "spec.resources", "pod-level resource")
+    masked = _masked(wanted, present or {})
+    if wanted.get("claims"):
+        masked["claims"] = wanted["claims"]
+    held = _plain_amounts(present or {})
+    if (present or {}).get("claims"):
+        held["claims"] = (present or {})["claims"]
+    if masked != held:
+        causes.append(forbidden("spec", f"{_ONLY_AMOUNTS} at pod-level"))
+    return causes
+
+
+def _init_container_resize(wanted: Object, present: Object, field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    if _resized(wanted, present) != _with_plain_amounts(present):
+        detail = "only cpu and memory resources for init or sidecar containers are mutable"
+        causes.append(forbidden(field, detail))
+    if wanted.get("restartPolicy") != "Always" and _with_plain_amounts(wanted) != _with_plain_amounts(present):
+        detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+        policies = wanted.get("resizePolicy") or ()
+        causes += [forbidden(field, detail) for each in policies if each.get("restartPolicy") == "RestartContainer"]
+    return causes
+
+
+def _same_containers(spec: Object, held: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    for group in ("containers", "initContainers"):
+        wanted, present = spec.get(group) or (), held.get(group) or ()
+        if len(wanted) != len(present):
+            causes.append(forbidden(f"spec.{group}", f"{group} may not be added or removed on resize"))
+            continue
+        causes += [
+            forbidden(f"spec.{group}[{index}].name", f"{group} may not be renamed or reordered on resize")
+            for index, (one, other) in enumerate(zip(wanted, present, strict=True))
+            if one.get("name") != other.get("name")
+        ]
+    return causes
+
+
+def _removed_amounts(wanted: Object | None, present: Object | None, field: str, what: str) -> list[Cause]:
+    after, before = wanted or {}, present or {}
+    return [
+        forbidden(f"{field}.{part}", f"{what} {part} cannot be removed")
+        for part in ("requests", "limits")
+        if (before.get(part) or {}).keys() - (after.get(part) or {}).keys()
+    ]
+
+
+_PARTS: Final = ("requests", "limits")
+
+
+def _plain_amounts(resources: Object) -> Object:
+    """Return requests and limits as numbers, so that spellings and empty maps make no difference."""
+    amounts = {part: resources[part] for part in _PARTS if resources.get(part)}
+    return {part: {name: quantity.value_of(value) for name, value in held.items()} for part, held in amounts.items()}
+
+
+def _masked(wanted: Object, present: Object) -> Object:
+    """Return the wanted amounts, with those that a resize may change as they are at present."""
+    after, before = _plain_amounts(wanted), _plain_amounts(present)
+    masked: Object = {}
+    for part in _PARTS:
+        amounts = {name: value for name, value in after.get(part, {}).items() if name not in _RESIZABLE}
+        amounts |= {name: value for name, value in before.get(part, {}).items() if name in _RESIZABLE}
+        if amounts:
+            masked[part] = amounts
+    return masked
+
+
+def _resized(wanted: Object, present: Object) -> Object:
+    """Return the wanted container with masked amounts. It has no claims: Kubernetes loses them here."""
+    return {**wanted, "resources": _masked(wanted.get("resources") or {}, present.get("resources") or {})}
+
+
+def _with_plain_amounts(container: Object) -> Object:
+    resources = container.get("resources") or {}
+    plain = _plain_amounts(resources)
+    if resources.get("claims"):
+        plain["claims"] = resources["claims"]
+    return {**container, "resources": plain}

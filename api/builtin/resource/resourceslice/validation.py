@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, dns_subdomain, immutable, qualified_name, wrong
 from kubechronicle.api.builtin.common.go_shapes import record
+from kubechronicle.api.builtin.common.resource_amounts import node_overhead, node_resource_name
 from kubechronicle.api.builtin.common.scheduling import node_selector
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
 from kubechronicle.api.builtin.resource.devices import (
@@ -202,22 +203,14 @@ def _device(device: Object, before: Object | None, field: str, *, per_device: bo
 
 def _node_resource(name: str, taken: Object, capacity: Object, field: str) -> list[Cause]:
     """Check the allocatable resource of its node that a device takes: a multiple of something, and an overhead."""
-    causes: list[Cause] = []
-    if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
-        causes.append(invalid_value(field, name, "must be a node allocatable resource name"))
+    causes = node_resource_name(name, field)
     mapping, overhead = taken.get("mapping"), taken.get("overhead")
     if mapping is None and overhead is None:
         causes.append(required(field, "at least one of mapping or overhead must be set"))
     if mapping is not None:
         causes += _multiples(mapping, capacity, f"{field}.mapping")
     if overhead is not None:
-        given = [each for each in ("perPod", "perContainer") if overhead.get(each) is not None]
-        if not given:
-            text = "at least one of perPod or perContainer must be set"
-            causes.append(invalid_value(f"{field}.overhead", "", text))
-        for each in given:
-            if quantity.value_of(overhead[each]) < 0:
-                causes.append(invalid_value(f"{field}.overhead.{each}", overhead[each], "must be non-negative"))
+        causes += node_overhead(overhead, f"{field}.overhead")
     return causes
 
 

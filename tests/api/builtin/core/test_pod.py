@@ -8,6 +8,8 @@ import pytest
 from pipeline_writes import create
 from rejections import causes_of_change, rejection_causes, rejection_reasons
 
+from kubechronicle.api.builtin.core.pod.options import PodOptions
+from kubechronicle.api.builtin.core.pod.validation_status import pod_status
 from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import effective_version
@@ -360,6 +362,55 @@ def test_subresources(
     subresource: str, before: dict[str, Any], after: dict[str, Any], causes: list[tuple[str, str]]
 ) -> None:
     assert rejection_causes("/v1/pods", before, after, subresource) == causes
+
+
+CLAIMED: dict[str, Any] = {
+    **POD,
+    "resourceClaims": [{"name": "a", "resourceClaimName": "r"}],
+    "volumes": [{"name": "v"}],
+}
+OVERHEAD = [{"name": "gpu", "perPod": "1"}, {"name": "cpu"}, {"name": "memory", "perContainer": "-1"}]
+IMAGE_REFERENCE = "volumeStatus.imageVolumeStatus.imageRef"
+GATED_STATUS: list[tuple[str, Any, list[tuple[str, str]]]] = [
+    # (field of the status, its value, causes below that field)
+    ("nodeAllocatableResourceClaimStatuses", [{"resourceClaimName": "r", "mapping": [{"name": "hugepages-2Mi"}]}], []),
+    (
+        "nodeAllocatableResourceClaimStatuses",
+        [{"resourceClaimName": "x", "mapping": [{"name": "cpu", "quantity": "-1"}], "overhead": OVERHEAD}],
+        [
+            ("[0].resourceClaimName", 'Invalid value: "x": no mapping found in pod reference'),
+            ("[0].mapping[0].quantity", 'Invalid value: "-1": must be non-negative'),
+            ("[0].overhead[0].name", 'Invalid value: "gpu": must be a node allocatable resource name'),
+            ("[0].overhead[1]", 'Invalid value: "": at least one of perPod or perContainer must be set'),
+            ("[0].overhead[2].perContainer", 'Invalid value: "-1": must be non-negative'),
+        ],
+    ),
+    ("volumeHealth", [{"name": "v", "healthConditions": [{"status": "Degraded", "reason": "R"}]}], []),
+    (
+        "volumeHealth",
+        [{"name": "w", "healthConditions": [{"status": "Degraded", "reason": "R!"}]}],
+        [("[0].name", 'Not found: "w"'), ("[0].healthConditions[0].reason", 'Invalid value: "R!": a condition reason')],
+    ),
+    (
+        "initContainerStatuses",
+        [{"volumeMounts": [{"volumeStatus": {"image": {"imageRef": given}}} for given in ("i", "", "i" * 257)]}],
+        [
+            (
+                f"[0].volumeMounts[1].{IMAGE_REFERENCE}",
+                "Required value: imageRef must not be empty",
+            ),
+            (f"[0].volumeMounts[2].{IMAGE_REFERENCE}", "Too long: may not be more than 256 bytes"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "causes"), GATED_STATUS)
+def test_parts_of_a_status_that_gates_allow(field: str, value: Any, causes: list[tuple[str, str]]) -> None:
+    new, old = {"metadata": {}, "spec": CLAIMED, "status": {field: value}}, {"metadata": {}, "spec": CLAIMED}
+    found = pod_status(new, old, PodOptions(image_digests=True))
+    assert [cause.field for cause in found] == [f"status.{field}{place}" for place, _ in causes]
+    assert all(cause.message.startswith(message) for cause, (_, message) in zip(found, causes, strict=True))
 
 
 @pytest.mark.parametrize(
