@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -54,6 +54,7 @@ class PendingWrite(msgspec.Struct, kw_only=True):
 
     ``change``: prepares a change of the existing object; None: the request only creates.
     ``creation``: creates a missing object; None: a missing object is rejected with 404.
+    ``check_sent``: rejects a request that is wrong by itself, before the 404 for a missing object.
     ``deletes``: the request is a deletion.
     ``size``: the bytes of the body.
     ``turn``: the request's share in the large work.
@@ -72,6 +73,7 @@ class PendingWrite(msgspec.Struct, kw_only=True):
     target: Target
     change: Prepare | None = None
     creation: Creation | None = None
+    check_sent: Callable[[], None] | None = None
     deletes: bool = False
     size: int = 0
     turn: Turn

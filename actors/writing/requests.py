@@ -18,7 +18,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import pipeline, tracking
-from kubechronicle.api.pipeline.patching import APPLY_YAML
+from kubechronicle.api.pipeline.patching import APPLY_YAML, check_syntax
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import Entry
@@ -107,7 +107,10 @@ def patching(
             return obj
 
         made = Creation(object=applied, context=creating, may_create=may_create)
-    write = PendingWrite(caller=caller, target=target, change=change, creation=made, size=len(body), turn=turn)
+    check = partial(check_syntax, content_type, body)
+    write = PendingWrite(
+        caller=caller, target=target, change=change, creation=made, check_sent=check, size=len(body), turn=turn
+    )
     return write, warnings
 
 

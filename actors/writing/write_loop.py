@@ -205,6 +205,8 @@ class WriteLoop:
                 metadata.match_name_syntax(target.name)
             creation = write.creation
             if creation is None:
+                if write.check_sent is not None:
+                    await write.turn.run(write.size, write.check_sent)
                 raise status.not_found(target.rt, target.name)
             write.proposal = await (preparation or self._preparation).create(
                 target, creation.object, creation.context, creation.may_create, write.turn, write.size

@@ -53,18 +53,31 @@ def read(kind: ObjectType, body: bytes) -> tuple[Object, FieldSet | None, list[s
     return config, None, duplicates
 
 
+def check_syntax(body: bytes) -> None:
+    """Reject a body that is no YAML with 400. One that begins like JSON is only read when it is applied."""
+    if not _begins_like_json(body):
+        _value(body)
+
+
+def _begins_like_json(body: bytes) -> bool:
+    return body.lstrip().startswith(b"{")
+
+
+def _value(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return codec.decode_value(body)
+    except errors.DecodeError as error:
+        # kube-apiserver makes JSON of it first, unless it begins like JSON.
+        failed = "decoding patch: error converting YAML to JSON" if _begins_like_json(body) else "encoding patch"
+        raise status.bad_request(f"error {failed}: {error.message}") from None
+
+
 def read_any(body: bytes) -> tuple[Object, list[str]]:
     """Return (configuration, complaints about repeated keys) of a body in YAML or JSON. 400 if it has none."""
     plain = codec.decode_plain(body)
     if plain is not None:
         return plain, []
-    try:
-        value, duplicates = codec.decode_value(body)
-    except errors.DecodeError as error:
-        # kube-apiserver makes JSON of it first, unless it begins like JSON.
-        is_json = body.lstrip().startswith(b"{")
-        failed = "decoding patch: error converting YAML to JSON" if is_json else "encoding patch"
-        raise status.bad_request(f"error {failed}: {error.message}") from None
+    value, duplicates = _value(body)
     if value is None:
         return {}, duplicates
     if not isinstance(value, dict):

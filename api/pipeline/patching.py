@@ -13,7 +13,7 @@ from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.patch import json_patch, merge_patch, printed, strategic_merge
-from kubechronicle.api.pipeline import bodies, custom_bodies
+from kubechronicle.api.pipeline import applied_bodies, bodies, custom_bodies
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, free_fields
 from kubechronicle.api.schema.empties import Empty
@@ -114,12 +114,7 @@ def _merge(base: Object, body: bytes, *, checked: bool) -> tuple[Any, Sequence[s
 
     Then kube-apiserver's library alone reads the patch: it knows one error only, and a list replaces the object.
     """
-    try:
-        patch, complaints = _read(body)
-    except status.StatusError:
-        if checked:
-            raise
-        raise merge_patch.rejected() from None
+    patch, complaints = _read(body)
     if checked and patch is not None:
         patch = merge_patch.decode(patch)
     if isinstance(patch, list):
@@ -152,6 +147,14 @@ def _operation_complaints(operations: list[Any], duplicates: Complaints) -> list
                 codec.find_duplicates(value, path, below)
                 texts += [f"json patch duplicate field {go_quote(each)}" for each in below]
     return list(dict.fromkeys(texts))[:MAX_COMPLAINTS]
+
+
+def check_syntax(content_type: str, body: bytes) -> None:
+    """Reject a patch that is no JSON, or no YAML, as kube-apiserver does before it looks for the object. 400."""
+    if content_type == APPLY_YAML:
+        applied_bodies.check_syntax(body)
+    else:
+        _read(body)
 
 
 def _read(body: bytes) -> tuple[Any, Complaints]:

@@ -60,6 +60,27 @@ async def test_bodies() -> None:
         assert answer.status == 415
 
 
+@pytest.mark.parametrize("below", ["", "/status", "/scale"])
+@pytest.mark.parametrize(
+    ("kind", "body", "code"),
+    [
+        ("merge-patch+json", b"{", 400),
+        ("strategic-merge-patch+json", b"", 400),
+        ("json-patch+json", b"[}", 400),
+        ("json-patch+json", b"{}", 404),
+        ("merge-patch+json", b"[]", 404),
+        ("apply-patch+yaml", b"a: b: c", 400),
+    ],
+)
+async def test_a_patch_for_an_absent_object_is_read_first(kind: str, body: bytes, code: int, below: str) -> None:
+    path = f"/apis/apps/v1/namespaces/default/deployments/d{below}?fieldManager=m&fieldValidation=Ignore"
+    async with open_server() as server:
+        headers = {"content-type": f"application/{kind}"}
+        message = (await server.ask("PATCH", path, body, headers=headers)).refused(code)["message"]
+        malformed = "error encoding patch: yaml: " if "yaml" in kind else "invalid JSON patch"
+        assert message.startswith(malformed if code == 400 else "deployments.apps")
+
+
 async def test_the_policy_of_rows_is_checked_after_the_write() -> None:
     async with open_server() as server:
         headers = {"accept": TABLE}
