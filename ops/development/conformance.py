@@ -100,18 +100,18 @@ def areas_of(folder: Path, newer: Path | None) -> dict[str, Area]:
     return {area.name: area for area in sorted(found, key=lambda area: area.name)}
 
 
-def replay_area(area: Area, serve: Sequence[str]) -> tuple[Totals, str]:
-    """Replay one area against a fresh server. Return the totals and the output of replay.py."""
+def replay_area(area: Area, serve: Sequence[str], options: Sequence[str] = ()) -> tuple[Totals, str]:
+    """Replay one area against a fresh server, with these options of replay.py. Return the totals and its output."""
     with tempfile.TemporaryDirectory(prefix="kubechronicle-conformance-") as directory:
         home = Path(directory)
         token, tokens = home / "token", home / "tokens.csv"
         token.write_text(secrets.token_hex(16))
         tokens.write_text(f'{token.read_text()},{CALLER},{CALLER},"system:masters"\n')
-        arguments, options = ["--token-auth-file", str(tokens), *SERVE_ARGUMENTS, *area.flags(), *serve], list[str]()
+        arguments = ["--token-auth-file", str(tokens), *SERVE_ARGUMENTS, *area.flags(), *serve]
         policy, audit_log = area.tools / "audit" / "policy.yaml", home / "audit.log"
         if area.name.startswith("audit") and policy.is_file():
             arguments += ["--audit-policy-file", str(policy), "--audit-log-path", str(audit_log)]
-            options = ["--audit-log", str(audit_log)]
+            options = [*options, "--audit-log", str(audit_log)]
         server = ServerProcess(home / "data", arguments=arguments)
         with running(server):
             command = [
@@ -139,7 +139,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("areas", nargs="*", metavar="AREA")
     parser.add_argument("--newer", type=Path, metavar="FOLDER", help="answers of a later Kubernetes, and its cases")
     parser.add_argument("--serve", action="append", default=[], metavar="FLAG", help="a flag of the server, repeatable")
-    parser.add_argument("--details", type=Path, metavar="FILE", help="write all differences to FILE")
+    parser.add_argument(
+        "--details",
+        type=Path,
+        metavar="FILE",
+        help="write all differences to FILE, those of messages and warnings included",
+    )
     options = parser.parse_args(argv)
     if not (options.folder / "replay.py").is_file():
         print(f"conformance: no replay.py in {options.folder}: nothing to replay")
@@ -151,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     total, details, exit_code = Totals(), [], 0
     for area in options.areas or known:
         try:
-            totals, output = replay_area(known[area], options.serve)
+            totals, output = replay_area(known[area], options.serve, ["--strict"] if options.details else [])
             print(totals.line(area), flush=True)
         except (StartError, NotReplayed, subprocess.TimeoutExpired) as error:
             output, exit_code = str(error), 1

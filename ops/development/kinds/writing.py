@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 Fact = dict[str, Any]
@@ -60,9 +60,15 @@ def files(packages: Sequence[Fact], release: str) -> dict[str, str]:
     wanted = _wanted(packages)
     constants = {f"{each['path']}.{one['name']}": one["value"] for each in packages for one in each["constants"]}
     values = _values(packages)
+    enums = {
+        f"{package['path']}.{each['name']}"
+        for package in packages
+        for each in package["types"]
+        if "enum" in _tags([*each["earlier"], *each["doc"]])
+    }
     made: dict[str, str] = {}
     for package in packages:
-        writer = _Writer(package, constants, values)
+        writer = _Writer(package, constants, values, enums)
         kinds = [each for each in package["types"] if f"{package['path']}.{each['name']}" in wanted]
         if not kinds:
             raise NoTypesError(f"{package['path']} declares no types: have they moved to another module?")
@@ -170,11 +176,18 @@ def _json_name(field: Fact) -> str:
 class _Writer:
     """Writes one package."""
 
-    def __init__(self, package: Fact, constants: Mapping[str, str], values: Mapping[str, Mapping[str, Fact]]) -> None:
+    def __init__(
+        self,
+        package: Fact,
+        constants: Mapping[str, str],
+        values: Mapping[str, Mapping[str, Fact]],
+        enums: Container[str],
+    ) -> None:
         self._path: str = package["path"]
         self._package = package
         self._constants = constants
         self._values = values
+        self._enums = enums
 
     # -- types --------------------------------------------------------------------------------------------------------
 
@@ -300,7 +313,10 @@ class _Writer:
         for kind in sorted(kinds, key=lambda each: str(each["name"])):
             described = [(kind["name"], description(kind["doc"]))]
             described += [
-                (f"{kind['name']}.{_json_name(field)}", description(field["doc"]))
+                (
+                    f"{kind['name']}.{_json_name(field)}",
+                    description(field["doc"], listed=field["type"].lstrip("*") in self._enums),
+                )
                 for field in kind["fields"]
                 if _json_name(field) not in ("-", ".")
             ]
@@ -322,8 +338,11 @@ def _value_text(constant: Fact) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-def description(lines: Iterable[str]) -> str:
-    """Return the published description of a comment."""
+def description(lines: Iterable[str], *, listed: bool = False) -> str:
+    """Return the published description of a comment.
+
+    ``listed``: the values of an enum follow, so that a blank line at the end makes one more.
+    """
     made = ""
     for line in lines:
         if line == "---":
@@ -338,7 +357,7 @@ def description(lines: Iterable[str]) -> str:
             made = made[:-1] + f"\n{line}\n"
         else:
             made += f"{line} "
-    return made.strip()
+    return made.strip() + ("\n" if listed and made.endswith("\n\n") else "")
 
 
 def _tags(lines: Iterable[str]) -> dict[str, list[str]]:

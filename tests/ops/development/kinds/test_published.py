@@ -6,7 +6,9 @@ The published documents lack enums: they are written with the feature gate of en
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,27 @@ def without_enums(schema: Any) -> Any:
     if ENUM in str(made.get("description", "")):
         made["description"] = made["description"].partition(ENUM)[0].rstrip()
     return {name: each for name, each in made.items() if (name, each) != ("description", "")}
+
+
+def descriptions(schema: Any) -> Iterator[str]:
+    """Yield all descriptions in a schema."""
+    parts = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    for name, each in parts:
+        if name == "description" and isinstance(each, str):
+            yield each
+        yield from descriptions(each)
+
+
+@pytest.mark.parametrize("release", ["v1.36.3", "v1.37.2"])
+def test_descriptions_list_the_values_of_enums_as_a_server_does(release: str) -> None:
+    definitions = published(release)
+    generated = Path(modules.folder(modules.KUBERNETES, release), "pkg/generated/openapi/zz_generated.openapi.go")
+    texts = re.findall(r'Description: ("(?:[^"\\]|\\.)*")', generated.read_text())
+    expected = {text for each in texts if ENUM in each and ENUM in (text := json.loads(each))}
+    writer = Writer(v3=True, served=(), minor=release[1:].rpartition(".")[0])
+    made = {each for name in definitions for each in descriptions(writer.write(name, set())) if ENUM in each}
+    assert len(made) > 80
+    assert made <= expected
 
 
 @pytest.mark.parametrize(("release", "number"), [("v1.36.3", 771), ("v1.37.2", 862)])
