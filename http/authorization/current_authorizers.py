@@ -32,8 +32,8 @@ from kubechronicle.http.authorization.decision import (
     AlwaysDeny,
     AuthorizationChain,
     Authorizer,
-    NamedAuthorizer,
     DecisionMetrics,
+    NamedAuthorizer,
     Privileged,
 )
 from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
