@@ -9,6 +9,9 @@ A path names fields from an object on:
 
 ``(a|b)`` stands for each of the names, ``[]`` for the items of a list, ``{}`` for the values of a map. ``!`` removes
 the field before it if nothing is left in it.
+
+Most objects have none of the fields. So one walk over the paths of all features finds those that an object may have,
+and the features of these alone are judged.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from typing import Any, Final
 
 from kubechronicle.api.features.gates import FeatureGates
@@ -132,6 +135,12 @@ class _Rule:
         self._fields = tuple(path for text in field.fields for path in _paths(text))
         self._used_by = tuple(path for text in field.used_by for path in _paths(text)) or self._fields
 
+    @property
+    def paths(self) -> Iterator[_Path]:
+        """The paths of the fields from the object on; none where a function finds the parts."""
+        base = tuple(_Step(name, "", prune=False) for name in self._base)
+        return (base + path for path in self._fields if self._field.parts is None)
+
     def apply(self, new: Object, old: Object | None) -> None:
         """Drop the fields from ``new``. ``old`` is None for a creation."""
         if self._field.on_create and old is not None:
@@ -180,6 +189,56 @@ class _Rule:
             del holder[name]
 
 
+class _Tree:
+    """Paths with common beginnings. ``ends``: last fields with the numbers of their rules."""
+
+    __slots__ = ("branches", "ends")
+
+    def __init__(self, paths: Iterable[tuple[_Path, int]]) -> None:
+        ends: dict[str, list[int]] = {}
+        below: dict[tuple[str, str], list[tuple[_Path, int]]] = {}
+        for path, number in paths:
+            if len(path) == 1:
+                ends.setdefault(path[0].name, []).append(number)
+            else:
+                below.setdefault((path[0].name, path[0].each), []).append((path[1:], number))
+        self.ends = tuple(ends.items())
+        self.branches = tuple((name, each, _Tree(rest)) for (name, each), rest in below.items())
+
+    def find(self, holder: Object, found: set[int]) -> None:
+        """Add the numbers of the rules whose fields an object has."""
+        for name, numbers in self.ends:
+            if name in holder:
+                found.update(numbers)
+        for name, each, tree in self.branches:
+            value = holder.get(name)
+            if not value:
+                continue
+            if each and isinstance(value, dict):
+                value = value.values()
+            for child in value if each else (value,):
+                if isinstance(child, dict):
+                    tree.find(child, found)
+
+
+class _Rules:
+    """The rules of a resource or subresource."""
+
+    __slots__ = ("_always", "_rules", "_tree")
+
+    def __init__(self, rules: Sequence[_Rule]) -> None:
+        self._rules = rules
+        paths = [[(path, number) for path in rule.paths] for number, rule in enumerate(rules)]
+        self._always = [number for number, of_rule in enumerate(paths) if not of_rule]
+        self._tree = _Tree(chain.from_iterable(paths))
+
+    def apply(self, new: Object, old: Object | None) -> None:
+        found = set(self._always)
+        self._tree.find(new, found)
+        for number in sorted(found):
+            self._rules[number].apply(new, old)
+
+
 Table = Mapping[tuple[str, str], Sequence[GatedField]]
 """(storage resource, subresource or "") -> the gated fields that a write there loses."""
 
@@ -191,15 +250,16 @@ class DisabledFields:
 
     def __init__(self, gates: FeatureGates, table: Table) -> None:
         self._rules = {
-            key: rules
+            key: _Rules(rules)
             for key, fields in table.items()
-            if (rules := tuple(_Rule(each) for each in fields if _disabled(gates, each)))
+            if (rules := [_Rule(each) for each in fields if _disabled(gates, each)])
         }
 
     def drop(self, resource: str, subresource: str, new: Object, old: Object | None) -> None:
         """Remove the disabled fields that ``old`` does not use from ``new``. ``old`` is None for a creation."""
-        for rule in self._rules.get((resource, subresource), ()):
-            rule.apply(new, old)
+        rules = self._rules.get((resource, subresource))
+        if rules is not None:
+            rules.apply(new, old)
 
 
 def _disabled(gates: FeatureGates, field: GatedField) -> bool:
