@@ -75,7 +75,7 @@ class Backends:
                 peer, max_connections=MAX_CONNECTIONS, network=Network.CLUSTER
             )
             while len(self._clients) > MOST_CLIENTS:
-                await self._outgoing.forget(self._clients.popitem(last=False)[1])
+                self._outgoing.forget(self._clients.popitem(last=False)[1])
         self._clients.move_to_end(peer)
         return client
 

@@ -63,4 +63,4 @@ class WebhookMaker:
     async def forget(self, authorizer: Authorizer) -> None:
         """Close the client of a webhook authorizer; ignore other authorizers."""
         if isinstance(authorizer, WebhookAuthorizer):
-            await self._outgoing.forget(authorizer.client)
+            self._outgoing.forget(authorizer.client)

@@ -2,7 +2,7 @@
 
     Direct                     no proxy
     HTTPConnect, TCP or UDS    the socket to the proxy, after the answer to CONNECT
-    HTTPConnect over TLS       one end of a socket pair; a task here carries the bytes of the other
+    HTTPConnect over TLS       one end of a socket pair; a task carries the bytes of the other
     GRPC                       the same, with konnectivity's packets
 
 Each connection has a proxy connection of its own. A proxy that takes no connection is not tried again: the request of
@@ -12,33 +12,28 @@ the client fails at once.
 from __future__ import annotations
 
 import os
-import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import trio
 
 from kubechronicle.api.configuration import egress_selector as configuration
 from kubechronicle.api.configuration.egress_selector import Connection, EgressSelection, TCPTransport, Transport
 from kubechronicle.eventlog.restarts import begin_apart, start_apart
-from kubechronicle.http.egress.http_connect import open_tunnel
 from kubechronicle.http.egress.konnectivity import Tunnel
 from kubechronicle.http.egress.metrics import CONNECT, PROXY, EgressMetrics
 from kubechronicle.http.outgoing.addresses import NOBODY, Judge
 from kubechronicle.http.outgoing.networks import Connect, Network, Networks, ProxyFailed
+from kubechronicle.http.outgoing.proxies import HttpProxy, tunnel
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
-from kubechronicle.http.streaming.copying import copy_both
-from kubechronicle.http.wire.sockets import prepare_socket
-from kubechronicle.http.wire.tls import TLSStream
 
 DIAL_WAIT: Final = 30.0
 """Seconds for a connection through a proxy in all."""
-PORTS: Final = {"https": 443, "http": 80}
+NOT_RUNNING: Final = "no connection is made while the server starts or stops"
 NETWORKS: Final = {network.value: network for network in (Network.CONTROL_PLANE, Network.CLUSTER)}
-GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Egress:
@@ -73,11 +68,12 @@ class Egress:
             path = transport.uds.uds_name
             if connection.proxy_protocol == configuration.GRPC:
                 return self._counted("grpc", "uds", partial(_unix_socket, path), self._grpc)
-            return self._counted("http_connect", "uds", partial(_unix_socket, path), partial(_plain, path))
-        proxy = HttpProxy(transport.tcp or TCPTransport())
-        if proxy.is_tls:
-            return self._counted("http_connect", "tcp", proxy.connect, partial(self._over_tls, proxy))
-        return self._counted("http_connect", "tcp", proxy.connect, partial(_plain, proxy.address))
+            return self._counted("http_connect", "uds", partial(_unix_socket, path), partial(_through, path))
+        tcp = transport.tcp or TCPTransport()
+        files = tcp.tls_config
+        context = None if files is None else ProxyFiles(tcp).context
+        proxy = HttpProxy(tcp.url, context, "" if files is None else files.tls_server_name)
+        return self._counted("http_connect", "tcp", partial(_connected, proxy), partial(self._tunnel, proxy))
 
     def _counted(
         self,
@@ -113,48 +109,41 @@ class Egress:
         found: trio.SocketStream = await begin_apart(nursery, tunnel.carry)
         return found
 
-    async def _over_tls(self, proxy: HttpProxy, raw: trio.SocketStream, address: str) -> trio.SocketStream:
-        tls = await proxy.shake_hands(raw)
-        try:
-            await open_tunnel(tls, proxy.address, address)
-            nursery = await self._running(tls)
-        except BaseException:
-            tls.close_nowait()
-            raise
-        near, far = trio.socket.socketpair()
-        start_apart(nursery, _carry, tls, trio.SocketStream(far))
-        return trio.SocketStream(near)
+    async def _tunnel(self, proxy: HttpProxy, raw: trio.SocketStream, address: str) -> trio.SocketStream:
+        return await proxy.tunnel(raw, address, self._start)
+
+    def _start(self, function: Callable[[], Awaitable[None]]) -> None:
+        if self._nursery is None:
+            raise ProxyFailed(NOT_RUNNING)
+        start_apart(self._nursery, function)
 
     async def _running(self, stream: trio.abc.AsyncResource) -> trio.Nursery:
         if self._nursery is None:
             await trio.aclose_forcefully(stream)
-            raise ProxyFailed("no connection is made while the server starts or stops")
+            raise ProxyFailed(NOT_RUNNING)
         return self._nursery
 
 
-class HttpProxy:
-    """A proxy at a URL. Its certificate files are read again when they change."""
+class ProxyFiles:
+    """The certificate files of a proxy, which are read again when they change."""
 
     def __init__(self, tcp: TCPTransport) -> None:
-        parts, files = urlsplit(tcp.url), tcp.tls_config
-        self.is_tls = files is not None
-        self._place = (parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0))
-        self.address = parts.netloc
-        self._server: RemoteServer | None = None
-        if files is not None:
-            self._server = RemoteServer(
-                url=tcp.url,
-                ca=Path(files.ca_bundle) if files.ca_bundle else None,
-                certificate=Path(files.client_cert),
-                key=Path(files.client_key),
-            )
-            self._name = files.tls_server_name or self._place[0]
+        files = tcp.tls_config
+        assert files is not None
+        self._server = RemoteServer(
+            url=tcp.url,
+            ca=Path(files.ca_bundle) if files.ca_bundle else None,
+            certificate=Path(files.client_cert),
+            key=Path(files.client_key),
+        )
         self._version: tuple[object, ...] | None = None
         self._credentials: Credentials | None = None
 
+    async def context(self) -> ssl.SSLContext:
+        """Return the context from the present files. Raises ValueError if the first ones are unusable."""
+        return (await trio.to_thread.run_sync(self.load)).context
+
     def load(self) -> Credentials:
-        """Return the credentials from the present files. Raises ValueError if the first ones are unusable."""
-        assert self._server is not None
         version = self._server.version()
         if self._credentials is None or version != self._version:
             try:
@@ -165,29 +154,13 @@ class HttpProxy:
             self._version = version
         return self._credentials
 
-    async def connect(self) -> trio.SocketStream:
-        """Return a connection to the proxy. Raises OSError."""
-        try:
-            return await trio.open_tcp_stream(*self._place)
-        except OSError as error:
-            raise ProxyFailed(f"dial tcp {self.address}: {_reason(error)}") from None
 
-    async def shake_hands(self, raw: trio.SocketStream) -> TLSStream:
-        """Return TLS on a connection. Raises ProxyFailed."""
-        tls: TLSStream | None = None
-        try:
-            context = (await trio.to_thread.run_sync(self.load)).context
-            tls = TLSStream.wrap(_detached(raw), context, server_name=self._name)
-            await tls.do_handshake()
-        except (OSError, ValueError, *GONE) as error:
-            if tls is not None:
-                tls.close_nowait()
-            raise ProxyFailed(f"tls: {error.__cause__ or error}") from None
-        except BaseException:
-            if tls is not None:
-                tls.close_nowait()
-            raise
-        return tls
+async def _connected(proxy: HttpProxy) -> trio.SocketStream:
+    """Return a connection to a proxy. Raises OSError."""
+    try:
+        return await trio.open_tcp_stream(*proxy.place)
+    except OSError as error:
+        raise ProxyFailed(f"dial tcp {proxy.address}: {_reason(error)}") from None
 
 
 async def _unix_socket(path: str) -> trio.SocketStream:
@@ -197,29 +170,8 @@ async def _unix_socket(path: str) -> trio.SocketStream:
         raise ProxyFailed(f"dial unix {path}: {_reason(error)}") from None
 
 
-async def _plain(name: str, proxy: trio.SocketStream, address: str) -> trio.SocketStream:
-    try:
-        await open_tunnel(proxy, name, address)
-    except BaseException:
-        await trio.aclose_forcefully(proxy)
-        raise
-    return proxy
-
-
-async def _carry(tls: TLSStream, far: trio.SocketStream) -> None:
-    try:
-        await copy_both(far, tls, draining=trio.Event())
-    finally:
-        tls.close_nowait()
-        with trio.CancelScope(shield=True):
-            await trio.aclose_forcefully(far)
-
-
-def _detached(stream: trio.SocketStream) -> socket.socket:
-    """Return the socket of a stream, prepared for TLS."""
-    raw = socket.socket(fileno=stream.socket.detach())
-    prepare_socket(raw)
-    return raw
+async def _through(path: str, proxy: trio.SocketStream, address: str) -> trio.SocketStream:
+    return await tunnel(proxy, path, address)
 
 
 def _reason(error: OSError) -> str:

@@ -1,12 +1,11 @@
-"""The client for requests to other servers: HTTPS on httpx, with a pool of connections per server.
+"""The client for requests to other servers, with a pool of connections per server.
 
     Outgoing     a child of the supervision tree that owns all pools, and closes them when idle or stopped
     Client       requests to one server: ``await client.ask("POST", body=…)``
     Answer       status, headers and the complete, bounded body; the caller interprets it
     AskError     no usable answer
 
-Redirects, cookies and environment variables are ignored. httpx is imported with the first request, because many servers
-send none.
+Redirects, cookies and environment variables are ignored.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from typing import Final
 import trio
 
 from kubechronicle.http.outgoing.addresses import Reach
-from kubechronicle.http.outgoing.answers import LATE, answer_of, send, unusable
+from kubechronicle.http.outgoing.answers import LATE, answer_of, unusable
 from kubechronicle.http.outgoing.answers import Answer as Answer
 from kubechronicle.http.outgoing.calls import Unprocessed
-from kubechronicle.http.outgoing.connections import Connection, Connections, NotConnected
+from kubechronicle.http.outgoing.connections import Connection
 from kubechronicle.http.outgoing.deadlines import NEVER
 from kubechronicle.http.outgoing.errors import AskError as AskError
 from kubechronicle.http.outgoing.errors import failed, shown
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, RequestHead
 from kubechronicle.http.outgoing.metrics import FAILED
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
-from kubechronicle.http.outgoing.pools import Pool, Target, target_of
+from kubechronicle.http.outgoing.pools import Pool, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
 from kubechronicle.http.outgoing.shared import Shared
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
@@ -76,7 +75,6 @@ class Client:
         self._reach = reach
         self._max_answer = max_answer
         self._max_connections = max_connections
-        # Requests wait for a connection here, not in httpx, which scans all waiting requests at each change.
         self._slots = trio.Semaphore(max_connections)
         self._version: tuple[object, ...] | None = None
         self._credentials: Credentials | None = None
@@ -127,7 +125,7 @@ class Client:
         pool = self._pool
         if pool is not None and body and self._is_ready(pool):
             head = pool.known_head(method, url, headers)
-            connection = None if head is None or pool.kept is None else pool.kept.take()
+            connection = None if head is None else pool.own.take()
             if head is not None and connection is not None:
                 return self._sent_at_once(pool, connection, head, body, method, url, headers, deadline)
         return self._exchange_in_time(method, url, body, headers, deadline)
@@ -176,7 +174,7 @@ class Client:
             pool.in_use -= 1
             self._used = self._outgoing.round
             if pool.retired and not pool.in_use:
-                await pool.close()
+                pool.close()
         if found is None:
             return await self._exchange_in_time(method, url, body, headers, deadline)
         return answer_of(method, target, found)
@@ -217,33 +215,17 @@ class Client:
             fields |= headers
             if traceparent := CURRENT.get():
                 fields[TRACEPARENT] = traceparent
-            if pool.kept is not None and target.own:
-                try:
-                    head = pool.head(method, target, fields)
-                except BadField as error:
-                    raise failed(method, target.url, str(error)) from None
-                answer = None if head is None else await self._sent(pool, pool.kept, method, target, head, body)
-                if answer is not None and head is not None and body and not traceparent:
-                    pool.note_head(method, url, headers, head)
-                if answer is not None:
-                    return answer
-            return await send(pool.transport, method, target.url, fields, body, limit=self._max_answer)
-        finally:
-            await self._leave(pool)
-
-    async def _sent(
-        self, pool: Pool, kept: Connections, method: str, target: Target, head: RequestHead, body: bytes
-    ) -> Answer | None:
-        """Return the answer to a plain request, None if no connection can be made. Raises AskError."""
-        try:
-            found = await kept.send(head, body, limit=self._max_answer)
-        except NotConnected as error:
-            if error.final:
-                raise failed(method, target.url, str(error)) from None
-            return None
+            head = pool.head(method, target, fields)
+            found = await pool.connections(target).send(head, body, limit=self._max_answer)
+            if body and target.own and not traceparent:
+                pool.note_head(method, url, headers, head)
+            return answer_of(method, target, found)
+        except BadField as error:
+            raise failed(method, target.url, str(error)) from None
         except BadAnswer as error:
             raise unusable(method, target, error) from None
-        return answer_of(method, target, found)
+        finally:
+            self._leave(pool)
 
     async def _enter(self) -> Pool:
         """Return the pool of the current files, for one request."""
@@ -257,12 +239,12 @@ class Client:
         self._used = self._outgoing.round
         return pool
 
-    async def _leave(self, pool: Pool) -> None:
+    def _leave(self, pool: Pool) -> None:
         """End the use of a pool. That of former files is closed after its last request."""
         pool.in_use -= 1
         self._used = self._outgoing.round
         if pool.retired and not pool.in_use:
-            await pool.close()
+            pool.close()
 
     async def _load(self) -> None:
         async with self._loading:
@@ -282,7 +264,7 @@ class Client:
             else:
                 self._credentials = credentials
                 version = self.peer.version() if self.peer.plugin is not None else version
-                await self._retire()
+                self._retire()
             self._version = version
 
     def _new_pool(self) -> Pool:
@@ -290,7 +272,6 @@ class Client:
         return Pool(
             self.peer,
             self._credentials,
-            max_connections=self._max_connections,
             idle=self._outgoing.idle,
             max_answer=self._max_answer,
             connect=self._outgoing.networks.connect_to(self._network, self._reach),
@@ -298,25 +279,25 @@ class Client:
             start=self._outgoing.start,
         )
 
-    async def _retire(self) -> None:
+    def _retire(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.retired = True
             if not pool.in_use:
-                await pool.close()
+                pool.close()
 
     # -- for Outgoing only --------------------------------------------------------------------------------------------
 
-    async def close_if_idle(self, since: int) -> None:
+    def close_if_idle(self, since: int) -> None:
         """Close the connections if none was used after the round ``since``."""
         if self._pool is not None and not self._pool.in_use and self._used <= since:
-            await self._retire()
+            self._retire()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all connections at once, also those in use."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            await pool.close()
+            pool.close()
 
 
 class Outgoing(Shared):
@@ -352,10 +333,10 @@ class Outgoing(Shared):
         self._clients.add(client)
         return client
 
-    async def forget(self, client: Client) -> None:
+    def forget(self, client: Client) -> None:
         """Close the connections of a client that is not needed any more."""
         self._clients.discard(client)
-        await client.close()
+        client.close()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Close idle connections until cancelled. Then end all requests and close all connections."""
@@ -368,9 +349,8 @@ class Outgoing(Shared):
                     await trio.sleep(self.idle / 2)
                     self.round += 1
                     for client in list(self._clients):
-                        await client.close_if_idle(self.round - 3)
+                        client.close_if_idle(self.round - 3)
         finally:
             self.nursery = None
-            with trio.CancelScope(shield=True):
-                for client in list(self._clients):
-                    await client.close()
+            for client in list(self._clients):
+                client.close()

@@ -1,25 +1,23 @@
-"""The connections to one server for plain requests: https, no proxy, and a connection that is there or can be made.
+"""The connections to one server.
 
-    the server takes HTTP/2      one connection for all requests, further ones beyond its maximum (multiplexed.py)
-    it takes HTTP/1.1            one connection for each request at a time, kept for the next one (keep_alive.py)
-
-If no connection can be made, the caller sends the request by httpx, whose errors it knows to explain.
+the server takes HTTP/2      one connection for all requests, further ones beyond its maximum (multiplexed.py)
+it takes HTTP/1.1            one connection for each request at a time, kept for the next one (keep_alive.py)
 """
 
 from __future__ import annotations
 
-import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import trio
 
 from kubechronicle.http.outgoing.calls import Unprocessed
 from kubechronicle.http.outgoing.deadlines import Deadlines
+from kubechronicle.http.outgoing.errors import is_reset, reason
 from kubechronicle.http.outgoing.keep_alive import BadAnswer, KeepAlive, Kept, Received, RequestHead
 from kubechronicle.http.outgoing.multiplexed import Multiplexed
-from kubechronicle.http.outgoing.networks import DIRECTLY, Connect, ProxyFailed
+from kubechronicle.http.outgoing.networks import DIRECTLY, Connect
+from kubechronicle.http.outgoing.proxies import Start, detached
 from kubechronicle.http.wire.tls import TLSStream
 
 CONNECT_ERRORS: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError)
@@ -28,22 +26,17 @@ HTTP2: Final = "h2"
 ATTEMPTS: Final = 4
 """Connections that are tried for a request that the servers do not take."""
 
-Start: TypeAlias = "Callable[[Callable[[], Awaitable[None]]], None]"
-"""Run a function as a task that outlives the request."""
 Connection: TypeAlias = "Multiplexed | Kept"
 
 
-class NotConnected(Exception):
-    """No connection can be made; nothing was sent. ``final``: an egress proxy has said so, and its text is whole."""
-
-    def __init__(self, why: str, *, final: bool = False) -> None:
-        super().__init__(why)
-        self.final = final
+class NotConnected(BadAnswer):
+    """No connection can be made; nothing was sent."""
 
 
 class Connections:
     """The connections.
 
+    ``context``: for TLS; None: there is none. ``http2``: offer it to the server.
     ``idle``: seconds for which an unused one of HTTP/1.1 is kept. ``limit``: bytes of the longest answer.
     ``connect``: opens one. ``deadlines``: of requests. ``start``: runs the tasks of HTTP/2.
     """
@@ -52,7 +45,7 @@ class Connections:
         self,
         host: str,
         port: int,
-        context: ssl.SSLContext,
+        context: ssl.SSLContext | None,
         *,
         server_name: str,
         idle: float,
@@ -60,6 +53,7 @@ class Connections:
         start: Start,
         connect: Connect = DIRECTLY,
         deadlines: Deadlines | None = None,
+        http2: bool = True,
     ) -> None:
         self._place = (host, port)
         self._context = context
@@ -71,7 +65,8 @@ class Connections:
         self._http1 = KeepAlive(idle=idle, deadlines=self._deadlines)
         self._http2: list[Multiplexed] = []
         self._opening = trio.Lock()
-        self._speaks_http1 = False
+        self._offered = [HTTP2, HTTP1] if http2 else [HTTP1]
+        self._speaks_http1 = context is None
         self._closed = False
 
     def take(self) -> Connection | None:
@@ -82,7 +77,7 @@ class Connections:
         return self._http1.take()
 
     async def send(self, head: RequestHead, body: bytes, *, limit: int) -> Received:
-        """Send a request, and return the answer. ``limit``: bytes of its body. NotConnected, BadAnswer."""
+        """Send a request, and return the answer. ``limit``: bytes of its body. BadAnswer."""
         for _ in range(ATTEMPTS - 1):
             try:
                 return await (self.take() or await self._connected()).exchange(head, body, limit=limit)
@@ -102,7 +97,7 @@ class Connections:
         return await self._open()
 
     async def _open(self) -> Connection:
-        stream = await self._secured()
+        stream = await self._streamed()
         self._speaks_http1 = stream.alpn_protocol() != HTTP2
         if self._closed:
             stream.close_nowait()
@@ -121,15 +116,15 @@ class Connections:
             raise
         return made
 
-    async def _secured(self) -> TLSStream:
-        """Return a new connection of TLS. NotConnected."""
+    async def _streamed(self) -> TLSStream:
+        """Return a new connection. NotConnected."""
         stream: TLSStream | None = None
         try:
-            tcp = await self._connect(*self._place)
-            raw = socket.socket(fileno=tcp.socket.detach())
-            raw.setblocking(False)
+            raw = detached(await self._connect(*self._place))
+            if self._context is None:
+                return TLSStream.wrap_plain(raw)
             try:
-                self._context.set_alpn_protocols([HTTP2, HTTP1])  # httpx may have set others meanwhile
+                self._context.set_alpn_protocols(self._offered)
                 stream = TLSStream.wrap(raw, self._context, server_name=self._server_name)
             except BaseException:
                 raw.close()
@@ -138,7 +133,7 @@ class Connections:
         except CONNECT_ERRORS as error:
             if stream is not None:
                 stream.close_nowait()
-            raise NotConnected(str(error), final=isinstance(error, ProxyFailed)) from None
+            raise NotConnected(reason(error), broken=is_reset(error)) from None
         except BaseException:
             if stream is not None:
                 stream.close_nowait()

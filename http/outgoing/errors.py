@@ -66,10 +66,6 @@ def reason(error: Exception) -> str:
     return next((str(cause) for cause in causes if str(cause)), type(error).__name__)
 
 
-def is_broken(error: Exception) -> bool:
-    """Return whether an open connection ended without an answer. A refused connection is not transient."""
-    import httpx
-
-    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError | httpx.RemoteProtocolError):
-        return True
+def is_reset(error: Exception) -> bool:
+    """Tell whether a connection was reset while it was made. A refused one is not."""
     return any(isinstance(cause, OSError) and cause.errno in RESET for cause in _causes(error))

@@ -1,66 +1,78 @@
-"""The connections of a client to one server, made with one version of the server's files.
+"""The connections of a client, made with one version of the files of its server (connections.py).
 
-Plain requests use ``kept`` (connections.py). httpx does the rest: other origins, proxies, and connections that fail,
-whose errors it explains.
+Nearly all lead to the server itself. Others lead to origins that it names, such as the keys of an identity provider.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urljoin, urlsplit
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+from urllib.parse import quote, urljoin, urlsplit
 
 import trio
 
 from kubechronicle.api.values.caches import kept, remembered
-from kubechronicle.http.outgoing.connections import Connections, Start
+from kubechronicle.http.outgoing.connections import Connections
 from kubechronicle.http.outgoing.deadlines import Deadlines
+from kubechronicle.http.outgoing.errors import AskError, shown
 from kubechronicle.http.outgoing.keep_alive import RequestHead, request_head
 from kubechronicle.http.outgoing.networks import Connect
+from kubechronicle.http.outgoing.proxies import PORTS, HttpProxy, Start
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer
 
-if TYPE_CHECKING:
-    import httpx
-
-HTTPS: Final = 443
 MAX_HEADS: Final = 64
 """Heads of requests that are kept for each server; a webhook has one or two."""
+MAX_ORIGINS: Final = 4
+"""Further origins that a server may name. Beyond them, the connections to the first one are closed."""
+RESERVED: Final = "!#$%&'()*+,/:;=?@[]~"
+"""Characters that have a meaning in a URL (RFC 3986 §2.2), and the percent sign: none of them is escaped."""
+
+Origin = tuple[str, str, int]
+"""Scheme, host and port."""
 
 
 class Target(NamedTuple):
     """A URL to send a request to.
 
-    ``host``: for the header field. ``secure``: it is https. ``own``: it has the origin of the server.
+    ``host``: for the header field. ``own``: it has the origin of the server.
     """
 
     url: str
     path: str
     host: str
-    secure: bool
+    origin: Origin
     own: bool
+
+    @property
+    def secure(self) -> bool:
+        return self.origin[0] == "https"
 
 
 @remembered(1024)
 def target_of(base: str, url: str) -> Target:
-    """Return a URL, perhaps relative to the server's (``base``), taken apart."""
-    whole = urljoin(base, url) if url else base
-    parts = urlsplit(whole)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    own = _origin(whole) == _origin(base)
-    return Target(whole, path, parts.netloc.rpartition("@")[2], whole.startswith("https://"), own)
+    """Return a URL, perhaps relative to the server's (``base``), taken apart. Raises AskError."""
+    whole = base
+    try:
+        whole = urljoin(base, url) if url else base
+        parts, origin = urlsplit(whole), _origin(whole)
+        path = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=RESERVED)
+        return Target(whole, path, parts.netloc.rpartition("@")[2], origin, origin == _origin(base))
+    except ValueError as error:
+        raise AskError(f"{shown(whole)}: {error}") from None
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def _origin(url: str) -> Origin:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"https": HTTPS, "http": 80}.get(parts.scheme)
+    return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
 
 
 class Pool:
     """The connections.
 
     ``authorization``: the header field for requests to the server itself.
-    ``kept``: for plain requests; None: there can be none.
+    ``own``: the connections to it.
     ``in_use``: the number of requests. ``retired``: the files have changed since.
     ``max_answer``: bytes of an answer's body.
     ``connect``: opens connections. ``deadlines``: of requests.
@@ -72,7 +84,6 @@ class Pool:
         peer: RemoteServer,
         credentials: Credentials,
         *,
-        max_connections: int,
         idle: float,
         max_answer: int,
         connect: Connect,
@@ -81,33 +92,34 @@ class Pool:
     ) -> None:
         self._peer = peer
         self._credentials = credentials
-        self._max_connections = max_connections
+        self._max_answer = max_answer
         self._idle = idle
         self._connect = connect
         self._deadlines = deadlines
-        self._transport: httpx.AsyncHTTPTransport | None = None
-        self._heads: dict[tuple[object, ...], RequestHead | None] = kept("heads of outgoing requests")
+        self._start = start
+        self._proxy = HttpProxy(peer.proxy_url, self._proxy_context()) if peer.proxy_url else None
+        self._heads: dict[tuple[object, ...], RequestHead] = kept("heads of outgoing requests")
         self._known: dict[tuple[str, str], tuple[Mapping[str, str], RequestHead]] = kept("heads of outgoing requests")
+        self._others: dict[Origin, Connections] = {}
         self.authorization = credentials.authorization
-        self.kept = self._kept_connections(max_answer, start)
+        self.own = self._connections(_origin(peer.url), peer.server_name)
         self.in_use = 0
         self.retired = False
 
-    @property
-    def transport(self) -> httpx.AsyncHTTPTransport:
-        """httpx's connections."""
-        if self._transport is None:
-            self._transport = self._new_transport()
-        return self._transport
-
-    def head(self, method: str, target: Target, fields: Mapping[str, str]) -> RequestHead | None:
-        """Return the head of a plain request; None: it must be sent otherwise."""
+    def head(self, method: str, target: Target, fields: Mapping[str, str]) -> RequestHead:
+        """Return the head of a request. Raises BadField."""
         key = (method, target, *fields.items())
-        if key not in self._heads:
+        head = self._heads.get(key)
+        if head is None:
             if len(self._heads) >= MAX_HEADS:
                 self._heads.clear()
-            self._heads[key] = request_head(method, target.path, {"host": target.host, **fields})
-        return self._heads[key]
+            path, fields = target.path, {"host": target.host, **fields}
+            if self._proxy is not None and not target.secure:
+                path = f"http://{target.host}{path}"  # for the proxy (RFC 9112 §3.2.2)
+                if self._proxy.authorization:
+                    fields["proxy-authorization"] = self._proxy.authorization
+            head = self._heads[key] = request_head(method, path, fields)
+        return head
 
     def known_head(self, method: str, url: str, headers: Mapping[str, str]) -> RequestHead | None:
         """Return the head that was noted for these very ``headers``, None if there is none."""
@@ -115,51 +127,59 @@ class Pool:
         return None if known is None or known[0] is not headers else known[1]
 
     def note_head(self, method: str, url: str, headers: Mapping[str, str], head: RequestHead) -> None:
-        """Note the head of a request with a body, and without a trace."""
+        """Note the head of a request to the server itself, with a body and without a trace."""
         if len(self._known) >= MAX_HEADS:
             self._known.clear()
         self._known[method, url] = (headers, head)
 
-    async def close(self) -> None:
+    def connections(self, target: Target) -> Connections:
+        """Return the connections to the origin of a URL."""
+        if target.own:
+            return self.own
+        found = self._others.get(target.origin)
+        if found is None:
+            if len(self._others) >= MAX_ORIGINS:
+                self._others.pop(next(iter(self._others))).close()
+            found = self._others[target.origin] = self._connections(target.origin, self._peer.server_name)
+        return found
+
+    def close(self) -> None:
         """Close all connections, also those in use."""
-        if self.kept is not None:
-            self.kept.close()
-        with trio.CancelScope(shield=True):  # closing sends at most a TLS alert
-            if self._transport is not None:
-                await self._transport.aclose()
+        self.own.close()
+        for connections in self._others.values():
+            connections.close()
 
-    def _new_transport(self) -> httpx.AsyncHTTPTransport:
-        import httpx
-
-        from kubechronicle.http.outgoing.httpx_streams import use_connect
-
-        logging.getLogger("httpcore").setLevel(logging.WARNING)  # it logs every step otherwise
-        proxy = self._peer.proxy_url
-        transport = httpx.AsyncHTTPTransport(
-            verify=self._credentials.context,
-            trust_env=False,
-            proxy=httpx.Proxy(proxy, ssl_context=self._credentials.proxy_context) if proxy else None,
-            limits=httpx.Limits(
-                max_connections=self._max_connections,
-                max_keepalive_connections=self._max_connections,
-                keepalive_expiry=self._idle,
-            ),
-        )
-        use_connect(transport, self._connect)
-        return transport
-
-    def _kept_connections(self, max_answer: int, start: Start) -> Connections | None:
-        parts = urlsplit(self._peer.url)
-        if parts.scheme != "https" or self._peer.proxy_url or not parts.hostname:
-            return None
+    def _connections(self, origin: Origin, server_name: str) -> Connections:
+        scheme, host, port = origin
+        context: ssl.SSLContext | None = self._credentials.context if scheme == "https" else None
+        connect, proxy = self._connect, self._proxy
+        if proxy is not None and scheme == "https":
+            connect = partial(self._through, proxy)
+        elif proxy is not None:  # the proxy sends the request on, and speaks with us as it likes
+            (host, port), server_name, context = proxy.place, proxy.server_name, self._credentials.proxy_context
         return Connections(
-            parts.hostname,
-            parts.port or HTTPS,
-            self._credentials.context,
-            server_name=self._peer.server_name,
+            host,
+            port,
+            context,
+            server_name=server_name,
             idle=self._idle,
-            limit=max_answer,
-            start=start,
-            connect=self._connect,
+            limit=self._max_answer,
+            start=self._start,
+            connect=connect,
             deadlines=self._deadlines,
+            http2=scheme == "https",
         )
+
+    async def _through(self, proxy: HttpProxy, host: str, port: int) -> trio.SocketStream:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return await proxy.tunnel(await self._connect(*proxy.place), address, self._start)
+
+    def _proxy_context(self) -> Callable[[], Awaitable[ssl.SSLContext]] | None:
+        context = self._credentials.proxy_context
+        if context is None:
+            return None
+
+        async def known() -> ssl.SSLContext:
+            return context
+
+        return known

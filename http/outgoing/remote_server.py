@@ -12,7 +12,6 @@ import ssl
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from kubechronicle.http.outgoing.credential_plugins import CredentialPlugin
@@ -113,7 +112,7 @@ def load_credentials(peer: RemoteServer) -> Credentials:
         given = replace(peer, plugin=None, token=issued.token, certificate=issued.certificate, key=issued.key)
         return replace(load_credentials(given), serial=issued.serial)
     proxy_context = _context(peer) if peer.proxy_url.startswith("https:") else None
-    return Credentials(_context(peer, peer.server_name), proxy_context, _authorization(peer))
+    return Credentials(_context(peer), proxy_context, _authorization(peer))
 
 
 def _authorization(peer: RemoteServer) -> str:
@@ -135,20 +134,8 @@ def _authorization(peer: RemoteServer) -> str:
     return ""
 
 
-class _NamedContext(ssl.SSLContext):
-    """A context that expects ``server_name`` in the certificate instead of the host."""
-
-    server_name = ""
-
-    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        return super().wrap_bio(*arguments, **{**options, "server_hostname": self.server_name})
-
-
-def _context(peer: RemoteServer, server_name: str = "") -> ssl.SSLContext:
+def _context(peer: RemoteServer) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if server_name:
-        context = named = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
-        named.server_name = server_name
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
     if peer.insecure:

@@ -101,7 +101,7 @@ class Webhooks:
             raise WebhookError(f'Post "": {LATE}')
         client = self._known_client(config.get("caBundle") or "", address)
         if len(self._clients) > MOST_CLIENTS:
-            await self.outgoing.forget(self._clients.popitem(last=False)[1])
+            self.outgoing.forget(self._clients.popitem(last=False)[1])
         url, headers = address.url, address.headers
         try:
             answer = await client.exchange("POST", url, body=body, headers=headers, deadline=deadline)

@@ -24,6 +24,7 @@ from typing import Final, cast
 
 import trio
 
+from kubechronicle.http.wire.plain_socket import PlainSocket
 from kubechronicle.http.wire.tls_buffered import BufferedTLSSocket
 
 RECORD = 16 * 1024
@@ -98,6 +99,11 @@ class TLSStream(trio.abc.Stream):
         """Take over a connected, non-blocking socket to a server that may send much. Raises ValueError for an
         impossible name."""
         return cls(cast(ssl.SSLSocket, BufferedTLSSocket(raw, context, server_name)))
+
+    @classmethod
+    def wrap_plain(cls, raw: socket.socket) -> TLSStream:
+        """Take over a connected, non-blocking socket that has no TLS, so that its user sees one kind of stream."""
+        return cls(cast(ssl.SSLSocket, PlainSocket(raw)))
 
     @classmethod
     def wrap(cls, raw: socket.socket, context: ssl.SSLContext, *, server_name: str | None = None) -> TLSStream:

@@ -315,7 +315,7 @@ class JwtAuthenticators:
                 await trio.sleep_forever()
         with trio.CancelScope(shield=True):
             for issuer in generation.issuers.values():
-                await self._outgoing.forget(issuer.client)
+                self._outgoing.forget(issuer.client)
 
     async def _replace(self, data: bytes) -> None:
         """Apply a new content of the file, as ReloadedFile asks."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from kubechronicle.api.configuration import egress_selector
 from kubechronicle.api.configuration.egress_selector import EgressSelection
-from kubechronicle.http.egress.egress import HttpProxy
+from kubechronicle.http.egress.egress import ProxyFiles
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 
@@ -51,4 +51,4 @@ def _check_files(selection: EgressSelection) -> None:
     """Raise ValueError if the certificates for a proxy cannot be used."""
     transport = selection.connection.transport
     if transport is not None and transport.tcp is not None and transport.tcp.tls_config is not None:
-        HttpProxy(transport.tcp).load()
+        ProxyFiles(transport.tcp).load()

@@ -1,4 +1,4 @@
-"""Requests of this server to others through a proxy: kept connections, and those of httpx for unusual requests."""
+"""Requests of this server to others through a proxy: kept connections, and those to other origins."""
 
 from __future__ import annotations
 

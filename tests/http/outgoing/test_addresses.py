@@ -165,7 +165,7 @@ async def serve(request: Request) -> Response:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0x7f.1", "2130706433"])
 @pytest.mark.parametrize("way", ["of its own", "another origin", "plain HTTP"])
 async def test_requests_do_not_reach_own_listeners(wire: Any, nursery: trio.Nursery, host: str, way: str) -> None:
-    """The client behind webhooks of all kinds, providers, audit and tracing; httpx takes the unusual requests."""
+    """The client behind webhooks of all kinds, providers, audit and tracing."""
     own = await wire(serve)
     outgoing = Outgoing(networks=Networks(judge=Judge(own.server.port)))
     await nursery.start(outgoing.run)

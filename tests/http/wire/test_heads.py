@@ -12,11 +12,11 @@ import trio
 import trio.testing
 
 from kubechronicle.api.audit.events import legacy_line
-from kubechronicle.http.egress.http_connect import open_tunnel
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import AskError, Outgoing
 from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError
 from kubechronicle.http.outgoing.networks import ProxyFailed
+from kubechronicle.http.outgoing.proxies import open_tunnel
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.proxying.backend_request import BackendFailed, BackendRequest
 from kubechronicle.http.proxying.dialing import BackendServer
@@ -88,7 +88,7 @@ async def test_no_writer_sends_it(value: str) -> None:
 
 @pytest.mark.parametrize("value", SOME, ids=ascii)
 async def test_no_client_sends_it(wire: Any, nursery: trio.Nursery, value: str) -> None:
-    """Webhooks and providers, over kept connections and by httpx; gRPC."""
+    """Webhooks and providers, to their own origin and to another; gRPC."""
     asked: list[Request] = []
 
     async def app(request: Request) -> Response:
