@@ -313,9 +313,8 @@ class JwtAuthenticators:
                 for issuer in generation.issuers.values():
                     nursery.start_soon(issuer.provider.run)
                 await trio.sleep_forever()
-        with trio.CancelScope(shield=True):
-            for issuer in generation.issuers.values():
-                self._outgoing.forget(issuer.client)
+        for issuer in generation.issuers.values():
+            self._outgoing.forget(issuer.client)
 
     async def _replace(self, data: bytes) -> None:
         """Apply a new content of the file, as ReloadedFile asks."""
