@@ -32,7 +32,7 @@ from kubechronicle.http.outgoing.networks import ProxyFailed
 from kubechronicle.http.streaming.copying import GONE
 
 if TYPE_CHECKING:
-    from kubechronicle.http.outgoing.grpc.connection import GrpcStream
+    from kubechronicle.http.outgoing.grpc.stream import GrpcStream
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Tunnel:
     ``nursery``: of all tunnels. It outlives a dial that is given up, so that the proxy server can learn of it.
     """
 
-    def __init__(self, proxy: trio.abc.Stream, address: str, metrics: EgressMetrics, nursery: trio.Nursery) -> None:
+    def __init__(self, proxy: trio.SocketStream, address: str, metrics: EgressMetrics, nursery: trio.Nursery) -> None:
         self._proxy = proxy
         self._nursery = nursery
         self._address = address
@@ -108,7 +108,7 @@ class Tunnel:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._proxy)
 
-    async def _taken(self) -> trio.abc.Stream:
+    async def _taken(self) -> trio.SocketStream:
         """Return the connection to the proxy server at the first call. There is no second one."""
         if self._status != "created":
             raise OSError("tunnel closed")

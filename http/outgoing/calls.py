@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 import trio
 
 from kubechronicle.eventlog.waking import WOKEN
 from kubechronicle.http.outgoing.keep_alive import MAX_HEADERS, BadAnswer, Received
 from kubechronicle.http.wire.http2.answers import AnswerHead
+from kubechronicle.http.wire.http2.frames import ErrorCode, error_name
+from kubechronicle.http.wire.http2.headers import Entry
 
 
 class Unprocessed(BadAnswer):
@@ -21,7 +23,8 @@ class Unprocessed(BadAnswer):
 class Call:
     """A request. One task waits for its answer.
 
-    ``window``: bytes that the server takes of its body. ``reads``: those of the connection when it began.
+    ``number``: of its stream. ``window``: bytes that the server takes of its body. ``reads``: those of the connection
+    when it began.
     ``head``: of the answer. ``sent``: the whole request is in the output. ``ended``: the server has ended the answer.
     ``reset``: it has reset the stream, or never took it. ``over``: the task has nothing to wait for any more.
     """
@@ -32,10 +35,8 @@ class Call:
     _failure: BadAnswer | None = None
     _task: trio.lowlevel.Task | None = None
 
-    def __init__(self, number: int, *, limit: int, window: int, reads: int) -> None:
-        self.number = number
-        self.window = window
-        self.reads = reads
+    def __init__(self, limit: int) -> None:
+        self.number = self.window = self.reads = 0  # the connection sets them
         self._limit = limit
         self._body: list[bytes] = []
 
@@ -101,9 +102,20 @@ class Call:
         if self._framing > MAX_HEADERS:
             self.fail(BadAnswer("the header of the answer is too long"))
 
+    def trailer(self, fields: Sequence[Entry]) -> None:
+        """Take the fields after the body, which mean nothing here."""
+
     def end(self) -> None:
         self.ended = self.over = True
         self.wake()
+
+    def was_reset(self, code: int) -> None:
+        """End the call, as the server has reset its stream."""
+        if code == ErrorCode.REFUSED_STREAM:
+            self.fail(Unprocessed("the server refused the request"))
+        elif not self.ended:
+            why = f"stream error: stream ID {self.number}; {error_name(code)}; received from peer"
+            self.fail(BadAnswer(why, broken=True))
 
     def fail(self, failure: BadAnswer) -> None:
         """End the call without an answer, unless it is over."""

@@ -1,4 +1,4 @@
-"""Requests with small bodies over one HTTP/2 connection (RFC 9113), as a client.
+"""Requests over one HTTP/2 connection (RFC 9113), as a client, and streams of gRPC.
 
     callers   put the frames of their request into the output, and wait for their answer
     writer    sends all that was put since it last ran: the requests of one turn of the event loop in one write;
@@ -88,6 +88,11 @@ class Multiplexed:
         self._idle_writer: trio.lowlevel.Task | None = None
         self._room = trio.Event()
 
+    @property
+    def leaving(self) -> bool:
+        """True if it takes no further requests."""
+        return self._leaving
+
     def has_room(self) -> bool:
         """Tell whether it takes another request. One without requests is looked at: the server may have ended it."""
         if not self.calls and not self._leaving and self._stream.peer_left():
@@ -103,6 +108,8 @@ class Multiplexed:
                     nursery.start_soon(self._write)
                     try:
                         await self._read()
+                    except trio.ClosedResourceError:
+                        pass  # the writer has found the end first
                     except GONE as error:
                         failure = BadAnswer(str(error) or DISCONNECTED, broken=True)
                     except ConnectionFailed as error:
@@ -121,24 +128,44 @@ class Multiplexed:
 
     async def exchange(self, head: RequestHead, body: bytes, *, limit: int, deadline: float = NEVER) -> Received:
         """Send a request, and return the answer. ``limit``: bytes of its body. ``deadline``: trio time. BadAnswer."""
-        if self._leaving:
-            raise Unprocessed("the connection takes no further requests")
-        number, self._next = self._next, self._next + 2
-        if self._next > frames.MAX_WINDOW:  # the numbers are used up
-            self._leaving = True
-        call = self.calls[number] = Call(number, limit=limit, window=self._stream_window, reads=self._reads)
+        call = Call(limit)
+        self._register(call)
         self._deadlines.begin(call, deadline)
         began = perf_counter()
         try:
             self._begin(call, head, body)
             if not call.sent:
-                await self._send_rest(call, body)
+                await self.send(call, body, end=True)
             while not call.over:
                 await call.wait()
             return call.received()
         finally:
             self._deadlines.end(call)
-            self._forget(call, began)
+            self.forget(call, began)
+
+    def open(self, call: Call, block: bytes) -> None:
+        """Begin a call whose body its task sends in parts, and ends with ``forget``. Unprocessed.
+
+        ``block``: the header block.
+        """
+        self._register(call)
+        self._put(b"".join(frames.header_frames(call.number, self._prefix + block, frames.FRAME_SIZE, end=False)))
+        self._prefix = b""
+
+    def credit(self, call: Call, size: int) -> None:
+        """Let the server send more bytes of a call, after its task has taken as many."""
+        self._unwanted = 0
+        if not call.over:
+            self._put(frames.number_frame(frames.WINDOW_UPDATE, call.number, size))
+
+    def _register(self, call: Call) -> None:
+        if self._leaving:
+            raise Unprocessed("the connection takes no further requests")
+        call.number, self._next = self._next, self._next + 2
+        if self._next > frames.MAX_WINDOW:  # the numbers are used up
+            self._leaving = True
+        call.window, call.reads = self._stream_window, self._reads
+        self.calls[call.number] = call
 
     def _begin(self, call: Call, head: RequestHead, body: bytes) -> None:
         """Put the head of a request into the output, and its body if the windows have room for it."""
@@ -156,26 +183,27 @@ class Multiplexed:
         else:
             self._put(data)
 
-    async def _send_rest(self, call: Call, body: bytes) -> None:
-        """Put a large body into the output as the windows grow, unless the answer comes first."""
-        rest = memoryview(body)
-        while rest and not call.over:
+    async def send(self, call: Call, data: bytes, *, end: bool) -> None:
+        """Put data into the output as the windows grow, unless the call is over first. ``end``: they are the last."""
+        rest = memoryview(data)
+        while (rest or (end and not call.sent)) and not call.over:
             room = min(self._window, call.window, frames.FRAME_SIZE)
-            if room <= 0 or self._waiting > WAITING:
+            if rest and (room <= 0 or self._waiting > WAITING):
                 self._blocked.add(call)
                 try:
                     await call.wait()
                 finally:
                     self._blocked.discard(call)
                 continue
-            part, rest = rest[:room], rest[room:]
+            part, rest = rest[: max(room, 0)], rest[max(room, 0) :]
             self._window -= len(part)
             call.window -= len(part)
-            ends = 0 if rest else frames.END_STREAM
+            call.sent = end and not rest
+            ends = frames.END_STREAM if call.sent else 0
             self._put(frames.head(len(part), frames.DATA, ends, call.number) + part)
-        call.sent = not rest
+            self._unwanted = 0  # so the frames that opened the windows were of use
 
-    def _forget(self, call: Call, began: float) -> None:
+    def forget(self, call: Call, began: float) -> None:
         """End a call that has its answer, or was given up. ``began``: as perf_counter shows it."""
         del self.calls[call.number]
         if not (call.ended and call.sent) and not call.reset and not self._scope.cancel_called:
@@ -283,9 +311,11 @@ class Multiplexed:
             self._waste(block)
         try:
             if call is None or call.head is not None:
-                self._decoder.trailer(block)
+                fields = self._decoder.trailer(block)
                 if call is not None and not ends:
                     raise Malformed
+                if call is not None:
+                    call.trailer(fields)
             else:
                 call.begin(self._decoder.head(block), len(block))
         except HeadersTooLarge:
@@ -320,11 +350,7 @@ class Multiplexed:
         if call is None:
             return
         call.reset = True
-        if code == ErrorCode.REFUSED_STREAM:
-            call.fail(Unprocessed("the server refused the request"))
-        elif not call.ended:
-            why = f"stream error: stream ID {number}; {frames.error_name(code)}; received from peer"
-            call.fail(BadAnswer(why, broken=True))
+        call.was_reset(code)
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 

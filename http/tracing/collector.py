@@ -26,18 +26,18 @@ def grpc_channel(endpoint: str, way: Connect) -> GrpcChannel:
     return GrpcChannel(connector(endpoint, way), authority=endpoint.removeprefix("dns:///").removeprefix("dns://"))
 
 
-def connector(endpoint: str, way: Connect) -> Callable[[], Awaitable[trio.abc.Stream]]:
+def connector(endpoint: str, way: Connect) -> Callable[[], Awaitable[trio.SocketStream]]:
     """Return the function that opens a connection to a gRPC endpoint."""
     if endpoint.startswith("unix:"):
         path = endpoint.removeprefix("unix:").removeprefix("//")
 
-        async def connect_unix() -> trio.abc.Stream:
+        async def connect_unix() -> trio.SocketStream:
             return await trio.open_unix_socket(path)
 
         return connect_unix
     address = urlsplit("//" + endpoint.rpartition("/")[2])
 
-    async def connect() -> trio.abc.Stream:
+    async def connect() -> trio.SocketStream:
         return await way(address.hostname or "localhost", address.port or GRPC_PORT)
 
     return connect

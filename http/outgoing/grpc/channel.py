@@ -8,7 +8,7 @@
         message = await stream.receive()            None: the server ended the stream with OK
 
 Messages are bytes: the caller encodes and decodes its protobuf. The protocol is "gRPC over HTTP2" of the gRPC
-documentation (doc/PROTOCOL-HTTP2.md). h2 has the rules of HTTP/2; connection.py moves its bytes.
+documentation (doc/PROTOCOL-HTTP2.md), over a connection of multiplexed.py.
 
 Bounds: a message has at most MAX_MESSAGE bytes. A stream holds received bytes of one flow-control window at most,
 because the window opens again only when the caller has taken a message. A unary call ends at its timeout.
@@ -18,20 +18,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from time import perf_counter
+from typing import Final
 
 import trio
 
+from kubechronicle.http.outgoing.calls import Unprocessed
+from kubechronicle.http.outgoing.deadlines import Deadlines
 from kubechronicle.http.outgoing.grpc.errors import GrpcError
+from kubechronicle.http.outgoing.grpc.stream import MAX_MESSAGE, GrpcStream
+from kubechronicle.http.outgoing.multiplexed import Multiplexed
+from kubechronicle.http.outgoing.proxies import detached
 from kubechronicle.http.wire.heads import BadField, check_fields
-
-if TYPE_CHECKING:
-    from kubechronicle.http.outgoing.grpc.connection import GrpcConnection, GrpcStream
+from kubechronicle.http.wire.http2.headers import encode_fields
+from kubechronicle.http.wire.tls import TLSStream
 
 __all__ = ["Connect", "GrpcChannel", "GrpcError", "unix_socket"]
 
-Connect = Callable[[], Awaitable[trio.abc.Stream]]
-"""Opens a connection to the server. Raises OSError (trio.BrokenResourceError for TLS) if it cannot."""
+Connect = Callable[[], Awaitable[trio.SocketStream]]
+"""Opens a connection to the server. Raises OSError if it cannot."""
 
 # Seconds between attempts to connect while a call waits, and their growth.
 FIRST_PAUSE: Final = 0.05
@@ -44,7 +49,7 @@ def unix_socket(address: str) -> Connect:
     """Return the way to a Unix socket. ``address``: its path, or @NAME for an abstract one."""
     target = "\0" + address[1:] if address.startswith("@") else address
 
-    async def connect() -> trio.abc.Stream:
+    async def connect() -> trio.SocketStream:
         connection = trio.socket.socket(trio.socket.AF_UNIX)
         try:
             await connection.connect(target)
@@ -66,7 +71,9 @@ class GrpcChannel:
     def __init__(self, connect: Connect, *, authority: str = "localhost") -> None:
         self._connect = connect
         self._authority = authority
-        self._connection: GrpcConnection | None = None
+        self._connection: Multiplexed | None = None
+        self._deadlines = Deadlines()  # none of a call: its scope ends it
+        self._freed = trio.Event()  # set and replaced after each call
         self._waiting = 0  # calls that wait for a connection
         self._wanted = trio.Event()
         self._attempted = trio.Event()  # set and replaced after each attempt to connect
@@ -81,7 +88,7 @@ class GrpcChannel:
                 while True:
                     await self._wanted.wait()
                     self._wanted = trio.Event()
-                    if self._connection is not None and self._connection.usable:
+                    if self._connection is not None and not self._connection.leaving:
                         continue  # wanted while it was being opened, by another caller
                     if await self._try_connect(nursery):
                         pause = FIRST_PAUSE
@@ -151,21 +158,31 @@ class GrpcChannel:
             headers.insert(4, ("grpc-timeout", f"{max(int(timeout * 1000), 1)}m"))
         try:
             check_fields(headers)
+            block = encode_fields((name.encode(), value.encode("latin-1")) for name, value in headers)
         except BadField as error:
             raise GrpcError("Internal", str(error)) from None
-        connection = await self._ready(wait_for_ready=wait_for_ready)
-        stream = await connection.open(headers)
+        connection, began = await self._ready(wait_for_ready=wait_for_ready), perf_counter()
+        stream = GrpcStream(connection)
+        try:
+            connection.open(stream, block)
+        except Unprocessed as error:
+            raise GrpcError("Unavailable", str(error)) from None
         try:
             yield stream
         finally:
-            stream.close()
+            connection.forget(stream, began)
+            freed, self._freed = self._freed, trio.Event()
+            freed.set()
 
-    async def _ready(self, *, wait_for_ready: bool) -> GrpcConnection:
+    async def _ready(self, *, wait_for_ready: bool) -> Multiplexed:
         """Return a connection that takes new streams."""
         while True:
             connection = self._connection
-            if connection is not None and connection.usable:
+            if connection is not None and connection.has_room():
                 return connection
+            if connection is not None and not connection.leaving:
+                await self._freed.wait()
+                continue
             self._waiting += 1
             try:
                 self._wanted.set()
@@ -178,12 +195,9 @@ class GrpcChannel:
     async def _try_connect(self, nursery: trio.Nursery) -> bool:
         try:
             with trio.fail_after(CONNECT_TIMEOUT):
-                transport = await self._connect()
-            # h2 takes long to load, and few servers need it.
-            from kubechronicle.http.outgoing.grpc.connection import GrpcConnection
-
-            connection = GrpcConnection(transport)
-            await nursery.start(connection.run)
+                stream = TLSStream.wrap_plain(detached(await self._connect()))
+            connection = Multiplexed(stream, limit=MAX_MESSAGE, deadlines=self._deadlines)
+            nursery.start_soon(connection.run)
         except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
             self._connection, self._problem = None, f"transport: Error while dialing: {_reason(error)}"
         else:

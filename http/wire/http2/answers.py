@@ -14,6 +14,7 @@ from kubechronicle.http.wire.http2.headers import (
     CONNECTION_FIELDS,
     MALFORMED,
     BlockDecoder,
+    Entry,
     Malformed,
     encode_fields,
 )
@@ -55,11 +56,12 @@ class AnswerDecoder:
             self._known[block] = found
         return found
 
-    def trailer(self, block: bytes) -> None:
-        """Decode fields after a body, which are ignored. Raises ConnectionFailed, HeadersTooLarge."""
-        self._blocks.fields(block)
+    def trailer(self, block: bytes) -> list[Entry]:
+        """Decode fields after a body. Raises ConnectionFailed, HeadersTooLarge."""
+        fields = self._blocks.fields(block)
         if self._blocks.changed:
             self._known.clear()
+        return fields
 
     def _decoded(self, block: bytes) -> AnswerHead:
         headers: dict[str, str] = {}
