@@ -45,7 +45,7 @@ class GrpcStream(Call):
         self._buffer = bytearray()
         self._taken = 0  # bytes that the server may send in place of those that were received
         self._error: GrpcError | None = None
-        self._told = False  # the server has told the status
+        self._has_status = False  # the server has sent the status
         self._changed = trio.Event()
         self._work = Work()
 
@@ -59,7 +59,7 @@ class GrpcStream(Call):
 
     async def _send(self, data: bytes, *, end: bool) -> None:
         await self._connection.send(self, data, end=end)
-        if self._error is not None:  # without one, the server has ended the call already: receive() tells
+        if self._error is not None:  # without one, the server has ended the call already: receive() raises it
             raise self._error
         await trio.lowlevel.checkpoint_if_cancelled()
 
@@ -72,7 +72,7 @@ class GrpcStream(Call):
             message = self._message()
             if message is not None:
                 return message
-            if self.over or self._told:
+            if self.over or self._has_status:
                 if self._error is not None:
                     raise self._error
                 if self._buffer:
@@ -106,13 +106,13 @@ class GrpcStream(Call):
     # -- for the connection -------------------------------------------------------------------------------------------
 
     def begin(self, head: AnswerHead, size: int) -> None:
-        """Take the head of the answer, which tells the status as well if there is no message."""
+        """Take the head of the answer, which has the status as well if there is no message."""
         if head.status < 200:
             self._frame(size)
             return
         self.head = head
         if "grpc-status" in head.headers:
-            self._tell(head.headers)
+            self._take_status(head.headers)
             return
         content = head.headers.get("content-type", "")
         if head.status != 200 or not content.startswith("application/grpc"):
@@ -129,11 +129,11 @@ class GrpcStream(Call):
 
     def trailer(self, fields: Sequence[Entry]) -> None:
         """Take the status after the messages."""
-        self._tell({name: value for (name, value), _, _ in fields})
+        self._take_status({name: value for (name, value), _, _ in fields})
 
     def end(self) -> None:
         self.ended = True
-        if self._told:
+        if self._has_status:
             super().end()
             self._notify()
         else:
@@ -151,18 +151,18 @@ class GrpcStream(Call):
         why = str(failure)
         self._end_with(GrpcError("Unavailable", f"error reading from server: {'EOF' if why == DISCONNECTED else why}"))
 
-    def _tell(self, fields: Mapping[str, str]) -> None:
+    def _take_status(self, fields: Mapping[str, str]) -> None:
         number = fields.get("grpc-status")
-        if number is None or self._told:
+        if number is None or self._has_status:
             return
-        self._told = True
+        self._has_status = True
         code = CODES[int(number)] if number.isdigit() and int(number) < len(CODES) else f"Code({number})"
         if code != "OK" and self._error is None:
             self._error = GrpcError(code, unquote(fields.get("grpc-message", "")))
 
     def _end_with(self, error: GrpcError) -> None:
         """End the call, unless it has ended, and wake its tasks."""
-        if not self._told and self._error is None:
+        if not self._has_status and self._error is None:
             self._error = error
         self.over = True
         self.wake()
