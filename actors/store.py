@@ -56,13 +56,17 @@ class Store:
         return self.queues.setdefault(name, QueueMeasures())
 
 
-def system_caller(component: str, verb: str) -> Caller:
-    """Return the identity of a write by the server itself. The log distinguishes it from every user."""
+def system_caller(component: str, verb: str, *, cause: int) -> Caller:
+    """Return the identity of a write by the server itself. The log distinguishes it from every user.
+
+    ``cause``: the revision that the write is a consequence of (loops/causes.py).
+    """
     who = Who(
         user="system:apiserver",
         groups=("system:masters", "system:authenticated"),
         verb=verb,
         user_agent=f"kubechronicle/{component}",
         field_manager=f"kubechronicle-{component}",
+        cause=cause,
     )
     return Caller(who=who, deadline=trio.current_time() + LOOP_TIMEOUT)

@@ -54,7 +54,10 @@ class Operation(enum.IntEnum):
 
 
 class Who(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The user and the request behind a change. Strings are empty where unknown; never holds credentials."""
+    """The user and the request behind a change. Strings are empty where unknown; never holds credentials.
+
+    ``cause``: the revision that the change is a consequence of, as its writer knew it; 0: none is recorded.
+    """
 
     user: str
     groups: tuple[str, ...] = ()
@@ -68,6 +71,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     field_manager: str = ""
     audit_id: str = ""
     reason: str = ""
+    cause: int = 0
 
 
 def _compared(change: Change | Record) -> list[Any]:

@@ -177,7 +177,19 @@ def author_of(request: Request, context: Context, *, field_manager: str = "") ->
         field_manager=field_manager,
         audit_id=context.audit_id[:MAX_AUDIT_ID],
         reason=_reason(request, context),
+        cause=_cause(request),
     )
+
+
+def _cause(request: Request) -> int:
+    """Return the revision that the client gives as the cause of its change; 0: none. StatusError 400."""
+    text = request.headers.first.get(reasons.CAUSE_HEADER, "")
+    if not text:
+        return 0
+    try:
+        return reasons.parse_cause(text)
+    except ValueError as error:
+        raise status.bad_request(f"the header {reasons.CAUSE_HEADER.title()} {error}") from None
 
 
 def _reason(request: Request, context: Context) -> str:

@@ -18,7 +18,7 @@ create table kubechronicle.migrations (
 --     below r appears after revision r was read. (A sequence does not guarantee that.)
 --   * A row of log is never updated, except by an erasure, which leaves a tombstone and an entry of the log. Retention
 --     drops rows; their digests stay in tombstones.
---   * digest(r) = sha256 over every column of the row (see append; an empty reason is left out),
+--   * digest(r) = sha256 over every column of the row (see append; an empty reason and no cause are left out),
 --     hash(r) = sha256(hash(r-1) || digest(r)), hash(0) = sha256(log_id as 16 bytes).
 
 -- The state of the log beside its rows. Appending locks the one row, and does not change it: a row that each commit updates
@@ -128,6 +128,7 @@ create table kubechronicle.log (
     hash              bytea not null,
     object            json not null,     -- json, not jsonb, which would change the bytes
     reason            text not null default '', -- of the change, as its client gave it
+    cause             bigint not null default 0, -- the revision that this change is a consequence of; 0: none is recorded
     primary key (revision, class)
 ) partition by list (class);
 
@@ -145,6 +146,8 @@ create index on kubechronicle.log (resource, namespace, name, create_revision, r
 -- For changes in a namespace, and by a user.
 create index on kubechronicle.log (namespace, revision);
 create index on kubechronicle.log (user_name, revision);
+-- For the consequences of a change.
+create index on kubechronicle.log (cause, revision) where cause <> 0;
 
 -- "like" and not "partition of", which would lose the column settings; later partitions are made in the same way.
 create table kubechronicle.log_long (like kubechronicle.log including defaults including constraints including compression)
@@ -243,7 +246,7 @@ create function kubechronicle.append(
     resources text[], namespaces text[], names text[], uids text[],
     user_names text[], user_uids text[], user_groups text[], user_extras text[], impersonators text[], verbs text[],
     request_uris text[], user_agents text[], source_addresses text[], field_managers text[], audit_ids text[],
-    reasons text[], objects json[], server_clock timestamptz,
+    reasons text[], causes bigint[], objects json[], server_clock timestamptz,
     out first bigint, out head bigint, out committed_at timestamptz,
     out revisions bigint[], out actual bigint[], out create_revisions bigint[], out versions bigint[]
 ) language plpgsql
@@ -318,16 +321,20 @@ begin
             coalesce((select c.class from kubechronicle.resource_classes c where c.resource = u.resource), 'long') as class
         from unnest(revisions, actual, create_revisions, versions, operations, resources, namespaces, names, uids,
             user_names, user_uids, append.user_groups, user_extras, impersonators, verbs, request_uris, user_agents,
-            source_addresses, field_managers, audit_ids, reasons, objects)
+            source_addresses, field_managers, audit_ids, reasons, causes, objects)
         as u (revision, previous_revision, created, before, operation, resource, namespace, name, uid,
             user_name, user_uid, groups, extra, impersonator, verb, request_uri, user_agent, source_address,
-            field_manager, audit_id, reason, object)
+            field_manager, audit_id, reason, cause, object)
         where u.revision is not null
     ), digested as (
         -- record_send: the number of columns, then for each its type's oid, its length and its binary form. So no
         -- two different rows have the same encoding, and anyone can compute it without this database. A row without
-        -- reason has the digest of the time before there were reasons.
-        select *, case when reason = '' then sha256(record_send(row(
+        -- reason or cause has the digest of the time before there were any.
+        select *, case when cause <> 0 then sha256(record_send(row(
+            revision, create_revision, version, previous_revision, append.committed_at, operation,
+            resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
+            request_uri, user_agent, source_address, field_manager, audit_id, object, class, reason, cause)))
+        when reason = '' then sha256(record_send(row(
             revision, create_revision, version, previous_revision, append.committed_at, operation,
             resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
             request_uri, user_agent, source_address, field_manager, audit_id, object, class)))
@@ -339,12 +346,12 @@ begin
     ), appended as (
         insert into kubechronicle.log (revision, create_revision, version, previous_revision, committed_at, operation,
             class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
-            request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object, reason)
+            request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object, reason, cause)
         select revision, create_revision, version, previous_revision, append.committed_at, operation,
             class, resource, namespace, name, uid, user_name, user_uid, groups::text[], extra::json, impersonator, verb,
             request_uri, user_agent, source_address, field_manager, audit_id, digest,
             kubechronicle.chain(h.hash, digest) over (order by revision rows unbounded preceding), object,
-            reason
+            reason, cause
         from digested d
         returning log.revision, log.hash
     )
@@ -377,6 +384,21 @@ begin
         perform pg_notify('kubechronicle', append.head::text); -- once per batch: per row it halves the throughput
     end if;
 end $$;
+
+-- The same for servers before schema 25 during an upgrade: without causes.
+create function kubechronicle.append(
+    batch uuid, transactions int[], expected bigint[], operations smallint[],
+    resources text[], namespaces text[], names text[], uids text[],
+    user_names text[], user_uids text[], user_groups text[], user_extras text[], impersonators text[], verbs text[],
+    request_uris text[], user_agents text[], source_addresses text[], field_managers text[], audit_ids text[],
+    reasons text[], objects json[], server_clock timestamptz,
+    out first bigint, out head bigint, out committed_at timestamptz,
+    out revisions bigint[], out actual bigint[], out create_revisions bigint[], out versions bigint[]
+) language sql as $$
+    select a.first, a.head, a.committed_at, a.revisions, a.actual, a.create_revisions, a.versions
+    from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+        array_fill(0::bigint, array[cardinality($5)]), $21, $22) a
+$$;
 
 -- The same for servers before schema 22 during an upgrade: without reasons.
 create function kubechronicle.append(
@@ -415,8 +437,8 @@ $$;
 create function kubechronicle.append_change(
     batch uuid, expected bigint, operation smallint, class text, resource text, namespace text, name text, uid text,
     user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
-    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, reason text, object json,
-    server_clock timestamptz
+    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, reason text, cause bigint,
+    object json, server_clock timestamptz
 ) returns bigint[] language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 #variable_conflict use_variable
@@ -486,7 +508,12 @@ begin
     insert into kubechronicle.batches values (batch, committed_at, head, head, null);
     if head >= partitioned_until then perform kubechronicle.make_partitions_until(head); end if;
 
-    if reason = '' then -- see append
+    if cause <> 0 then -- see append
+        row_digest := sha256(record_send(row(
+            head, create_revision, version, expected, committed_at, operation,
+            resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
+            request_uri, user_agent, source_address, field_manager, audit_id, object, class, reason, cause)));
+    elsif reason = '' then
         row_digest := sha256(record_send(row(
             head, create_revision, version, expected, committed_at, operation,
             resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
@@ -500,10 +527,11 @@ begin
     row_hash := sha256(last_hash || row_digest);
     insert into kubechronicle.log (revision, create_revision, version, previous_revision, committed_at, operation,
         class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
-        request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object, reason)
+        request_uri, user_agent, source_address, field_manager, audit_id, digest, hash, object, reason, cause)
     values (head, create_revision, version, expected, committed_at, operation,
         class, resource, namespace, name, uid, user_name, user_uid, user_groups, user_extra, impersonator, verb,
-        request_uri, user_agent, source_address, field_manager, audit_id, row_digest, row_hash, object, reason);
+        request_uri, user_agent, source_address, field_manager, audit_id, row_digest, row_hash, object, reason,
+        cause);
     insert into kubechronicle.heads values (head, row_hash, committed_at);
     if head / 1024 <> last_revision / 1024 then perform kubechronicle.prune_heads(head); end if;
     -- Alone, nobody has to hear of it. With a full queue, which any role can fill, the commit would fail; others then poll.
@@ -512,6 +540,17 @@ begin
     end if;
     return array[head, (extract(epoch from committed_at) * 1000000)::bigint, expected, create_revision, version];
 end $$;
+
+-- The same for servers before schema 25 during an upgrade: without a cause.
+create function kubechronicle.append_change(
+    batch uuid, expected bigint, operation smallint, class text, resource text, namespace text, name text, uid text,
+    user_name text, user_uid text, user_groups text[], user_extra json, impersonator text, verb text,
+    request_uri text, user_agent text, source_address text, field_manager text, audit_id text, reason text, object json,
+    server_clock timestamptz
+) returns bigint[] language sql as $$
+    select kubechronicle.append_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+        $19, $20, 0, $21, $22)
+$$;
 
 -- The same for servers before schema 22 during an upgrade: without a reason.
 create function kubechronicle.append_change(
@@ -995,7 +1034,8 @@ select l.revision, l.committed_at, kubechronicle.operation_name(l.operation) as 
     case when l.resource not in (select c.resource from kubechronicle.confidential_resources c)
             and not kubechronicle.is_withheld(l.object)
         then kubechronicle.readable(l.object) end as object,
-    kubechronicle.is_erased(l.object) as erased, kubechronicle.encryption_of(l.object) as encryption, l.reason
+    kubechronicle.is_erased(l.object) as erased, kubechronicle.encryption_of(l.object) as encryption, l.reason,
+    nullif(l.cause, 0) as cause
 from kubechronicle.log l cross join kubechronicle.state h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 
@@ -1014,7 +1054,7 @@ select l.revision, l.committed_at, l.user_name as who, nullif(l.impersonator, ''
             select k.object from kubechronicle.kept k where k.revision = l.previous_revision limit 1) b
         where not kubechronicle.is_withheld(b.object))
     end as changed,
-    kubechronicle.is_erased(l.object) as erased, nullif(l.reason, '') as reason
+    kubechronicle.is_erased(l.object) as erased, nullif(l.reason, '') as reason, nullif(l.cause, 0) as cause
 from kubechronicle.log l cross join kubechronicle.state h
 where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
 

@@ -58,5 +58,6 @@ class BranchExpiry:
             log.info("Deleted a branch that nobody has used", extra={"branch": entry.key.name})
             target = Target(rt=self._rt, name=entry.key.name)
             with ignore_not_found():
-                await self._store.writes.delete(system_caller(COMPONENT, "delete"), target, DeleteOptions())
+                caller = system_caller(COMPONENT, "delete", cause=entry.revision)
+                await self._store.writes.delete(caller, target, DeleteOptions())
         return bool(used)

@@ -16,6 +16,7 @@ import trio
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.definition import MALFORMED
 from kubechronicle.actors.loops.bootstrap.api_services import API_SERVICES, COMPONENT, GROUP, MANAGED, MANAGER
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.store import Store, system_caller
@@ -60,29 +61,29 @@ class CustomAPIServices:
             if entry.labels.get(MANAGED) == ALWAYS:
                 version, _, group = entry.key.name.partition(".")
                 known.add((group, version))
-        await self._reconcile(known)
+        await self._reconcile(known, NO_CHANGE)
 
     async def _changed(self, events: Sequence[Event]) -> None:
         states = [state for event in events for state in (event.entry, event.previous) if state is not None]
-        await self._reconcile({found for state in states for found in _group_versions(state)})
+        await self._reconcile({found for state in states for found in _group_versions(state)}, events[-1].revision)
 
-    async def _reconcile(self, group_versions: Collection[GroupVersion]) -> None:
+    async def _reconcile(self, group_versions: Collection[GroupVersion], cause: int) -> None:
         for group, version in sorted(group_versions):
             name = f"{version}.{group}"
             entry = self._store.reads.peek(API_SERVICES, "", name)
             if any(version in one.versions for one in self._current.in_group(group).values()):
-                await self._ensure(name, entry, {"group": group, "version": version, **PRIORITIES})
+                await self._ensure(name, entry, cause, {"group": group, "version": version, **PRIORITIES})
             elif entry is not None and entry.labels.get(MANAGED) == ALWAYS:
                 target = Target(rt=self._rt, name=name, manager=MANAGER)
-                await delete_if_exists(self._store, COMPONENT, target, DeleteOptions())
+                await delete_if_exists(self._store, COMPONENT, target, DeleteOptions(), cause=cause)
 
-    async def _ensure(self, name: str, entry: Entry | None, spec: Object) -> None:
+    async def _ensure(self, name: str, entry: Entry | None, cause: int, spec: Object) -> None:
         target = Target(rt=self._rt, name=name, manager=MANAGER)
         if entry is None:
             obj = {"metadata": {"name": name, "labels": {MANAGED: ALWAYS}}, "spec": spec}
-            await create_unless_exists(self._store, COMPONENT, target, obj)
+            await create_unless_exists(self._store, COMPONENT, target, obj, cause=cause or None)
         elif entry.labels.get(MANAGED) == ALWAYS and entry.object()["spec"] != spec:
-            caller = system_caller(COMPONENT, "update")
+            caller = system_caller(COMPONENT, "update", cause=cause or entry.revision)
             await self._store.writes.edit(caller, target, lambda held: {**held, "spec": spec})
 
 

@@ -59,6 +59,7 @@ class Cleanup:
             first=FIRST_RETRY, longest=LONGEST_RETRY, measures=store.queue(COMPONENT)
         )
         self._waiting_since: dict[str, float] = {}
+        self._marked: dict[str, int] = {}  # the revision at which the deletion of a definition was seen first
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Follow the definitions until cancelled."""
@@ -87,8 +88,9 @@ class Cleanup:
         """Do the next steps for a definition. Return the seconds until it is looked at again; 0: after a change."""
         entry, definition = self._store.reads.peek(DEFINITIONS, "", name), self._current.definitions.get(name)
         if entry is None or definition is None or not definition.deleted:
-            self._waiting_since.pop(name, None)
+            self._forget(name)
             return 0
+        self._marked.setdefault(name, entry.revision)
         held = entry.object()
         if conditions.CLEANUP_FINALIZER not in (held["metadata"].get("finalizers") or ()):
             return 0
@@ -101,9 +103,13 @@ class Cleanup:
             pause = await self._empty(definition, held)
             if pause != 0:
                 return pause
-        self._waiting_since.pop(name, None)
         await self._release(name, final)
+        self._forget(name)
         return 0
+
+    def _forget(self, name: str) -> None:
+        self._waiting_since.pop(name, None)
+        self._marked.pop(name, None)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -113,7 +119,7 @@ class Cleanup:
         if conditions.condition(held.get("status") or {}, "Terminating").get("reason") == conditions.PENDING[1]:
             await self._report(name, conditions.IN_PROGRESS)
         try:
-            await self._delete_objects(rt)
+            await self._delete_objects(rt, self._marked[name])
         except StatusError as error:
             await self._report(name, conditions.failed(error.message))
             raise
@@ -125,13 +131,13 @@ class Cleanup:
             await self._report(name, conditions.waiting(TIMEOUT))
         return POLL
 
-    async def _delete_objects(self, rt: ResourceType) -> None:
+    async def _delete_objects(self, rt: ResourceType, cause: int) -> None:
         """Begin the deletion of all objects for which it has not begun."""
         present = await self._store.reads.list(rt, Selection(), revision=None)
         if await _all_marked(present.entries):
             return
         target = Target(rt=rt, manager=MANAGER)
-        caller = system_caller(COMPONENT, "deletecollection")
+        caller = system_caller(COMPONENT, "deletecollection", cause=cause)
         await self._store.writes.delete_collection(caller, target, Selection(), DeleteOptions())
 
     # -- the definition -----------------------------------------------------------------------------------------------
@@ -142,7 +148,7 @@ class Cleanup:
             return {**held, "status": status}
 
         target = Target(rt=self._rt, name=name, subresource="status", manager=MANAGER)
-        await edit_if_exists(self._store, COMPONENT, target, change)
+        await edit_if_exists(self._store, COMPONENT, target, change, cause=self._marked[name])
 
     async def _release(self, name: str, final: tuple[str, str, str]) -> None:
         """Remove the finalizer; the definition goes with it if it was the last one.
@@ -155,7 +161,8 @@ class Cleanup:
 
         try:
             target = Target(rt=self._rt, name=name, manager=MANAGER)
-            await self._store.writes.propose(system_caller(COMPONENT, "update"), target, change, deletes=True)
+            caller = system_caller(COMPONENT, "update", cause=self._marked[name])
+            await self._store.writes.propose(caller, target, change, deletes=True)
         except StatusError as error:
             if error.code != 404:
                 raise

@@ -86,7 +86,7 @@ class Establishing:
             return {**held, "status": self._status(held, definition.group, written)}
 
         target = Target(rt=self._rt, name=name, subresource="status", manager=MANAGER)
-        await edit_if_exists(self._store, COMPONENT, target, change)
+        await edit_if_exists(self._store, COMPONENT, target, change, cause=entry.revision)
 
     def _status(self, held: ReadOnlyObject, group: str, written: frozenset[str]) -> Object:
         accepted = [one.accepted for one in self._current.in_group(group).values()]
@@ -110,4 +110,6 @@ class Establishing:
         old = [one for one in self._store.reads.entries(resource, "") if one.create_revision < entry.create_revision]
         for start in range(0, len(old), BATCH):
             changes = [CompanionChange(key=one.key, old=one, object=None) for one in old[start : start + BATCH]]
-            await self._store.writes.commit_own_changes(system_caller(COMPONENT, "delete"), changes)
+            await self._store.writes.commit_own_changes(
+                system_caller(COMPONENT, "delete", cause=entry.revision), changes
+            )

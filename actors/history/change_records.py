@@ -59,6 +59,7 @@ def change_of(record: Record, before: Record | None, database: str = "") -> revi
         },
         request={"verb": who.verb, "uri": who.request_uri, "auditID": who.audit_id},
         reason=who.reason,
+        cause=who.cause,
         before=orjson.loads(before.body) if before is not None and not before.erased else None,
         after=None if deleted else last,
         last=last if deleted else None,
@@ -131,6 +132,7 @@ def _head(record: Record, form: PlainForm, database: str) -> _Head:
         _Request(who.verb, who.request_uri, who.audit_id),
         str(previous) if previous else UNSET,
         reason=who.reason or UNSET,
+        cause=str(who.cause) if who.cause else UNSET,
         database=database or UNSET,
     )
 
@@ -171,6 +173,7 @@ class _Head(msgspec.Struct, rename="camel", gc=False):
     before_erased: bool | UnsetType = UNSET
     redacted: bool | UnsetType = UNSET
     reason: str | UnsetType = UNSET
+    cause: str | UnsetType = UNSET
     database: str | UnsetType = UNSET
     problem: str | UnsetType = UNSET
     before: Any = UNSET

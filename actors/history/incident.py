@@ -18,7 +18,8 @@ from kubechronicle.actors.history.namespace_creation import NAMESPACES
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.incidents import Before, Fact, fact_of, incident_document
+from kubechronicle.api.history.causes import Fact, fact_of
+from kubechronicle.api.history.incidents import Before, incident_document
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object

@@ -21,7 +21,7 @@ from kubechronicle.api.history.suggestions import nearest_name
 from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
-from kubechronicle.api.selectors.revision_fields import BOUNDS, KIND_FIELDS, REASON, TEXT_FIELDS
+from kubechronicle.api.selectors.revision_fields import BOUNDS, CAUSE, KIND_FIELDS, REASON, TEXT_FIELDS
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
 from kubechronicle.eventlog.records import Operation
 
@@ -112,9 +112,11 @@ async def select_revisions(
         not_resources=tuple(sorted({NODE_PORTS, *terms.not_resources})),
         operations=tuple(sorted(terms.operations)) if len(terms.operations) < len(Operation) else (),
         texts=tuple(terms.texts),
+        causes=tuple(terms.causes or ()),
         reason=next((term.value for term in terms.reasons if term.equal), ""),
     )
-    is_empty = terms.resources == frozenset() or not terms.operations or terms.after >= terms.until
+    is_empty = terms.resources == frozenset() or terms.causes == frozenset() or not terms.operations
+    is_empty = is_empty or terms.after >= terms.until
     fields, reasons = tuple(terms.fields), tuple(terms.reasons)
     return RevisionSelection(query=query, selection=selection, fields=fields, reasons=reasons, is_empty=is_empty)
 
@@ -190,6 +192,7 @@ class _Terms:
         self.texts: list[tuple[str, Text]] = []
         self.fields: list[FieldTerm] = []
         self.reasons: list[FieldTerm] = []
+        self.causes: frozenset[int] | None = None
 
     def narrow(self, first: float, last: float) -> None:
         """Restrict the revisions to ``first`` to ``last``."""
@@ -217,6 +220,12 @@ class _Terms:
                 self.fields.append(FieldTerm(term.field, term.equal, canonical(term.value)))
             except ValueError as error:
                 raise status.bad_request(f"changed: {error}") from None
+        elif term.field == CAUSE:
+            if not term.equal or not _is_revision(term.value):
+                raise status.bad_request(
+                    f"cause={term.value}: must be a revision, such as 12345, and cause takes = only"
+                )
+            self.causes = frozenset((int(term.value),)) if self.causes is None else frozenset()
         elif term.field == REASON:
             self.reasons.append(term)
         elif term.field == "operation":

@@ -101,6 +101,10 @@ class ChangeReads:
         """Return the share of the main log, for questions that it answers alone."""
         return await self._share(self._reads, rt, selection)
 
+    async def of_revision(self, number: int) -> LogChanges:
+        """Return the changes of the log that holds a revision."""
+        return await self._make(self._reads.of_revision(number))
+
     async def events(self, rt: ResourceType, selection: Selection) -> Share | None:
         """Return the share of the log of Events; None: it is the main one."""
         log = self._reads.of(EVENTS)

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import trio
 
+from kubechronicle.actors.loops.causes import NO_CHANGE, state_or_deletion
 from kubechronicle.actors.loops.conditions import with_condition
 from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
@@ -200,10 +201,11 @@ class ApiServiceAvailability:
         one = api_service(held)
         if one.service is None:
             return True
-        found = self._by_objects(one.service)
+        found, cause = self._by_objects(one.service), self._cause(one.service)
         if found is None:
             problem = await self._check(one)
             found = Availability("False", "FailedDiscoveryCheck", problem) if problem else PASSED
+            cause = NO_CHANGE
         self._counts.observe(one, found)
 
         def change(current: Object) -> Object:
@@ -214,8 +216,19 @@ class ApiServiceAvailability:
         if change(held) != held:
             log.info("APIService %s: %s", name, found.message, extra={"reason": found.reason})
             target = Target(rt=self._rt, name=name, subresource="status", manager=MANAGER)
-            await edit_if_exists(self._store, COMPONENT, target, change)
+            await edit_if_exists(self._store, COMPONENT, target, change, cause=cause)
         return found.reason != "FailedDiscoveryCheck"
+
+    def _cause(self, service: ServiceReference) -> int:
+        """Return the revision of the newest change of the objects that lead to a server (loops/causes.py)."""
+        reads = self._store.reads
+        entry = reads.peek(SERVICES, service.namespace, service.name)
+        slices = [
+            each.revision
+            for each in reads.entries(SLICES, service.namespace)
+            if each.labels.get(SERVICE_LABEL) == service.name
+        ]
+        return max(state_or_deletion(reads, entry, SERVICES, service.namespace, service.name), *slices, NO_CHANGE)
 
     def _by_objects(self, service: ServiceReference) -> Availability | None:
         """Return why the Service cannot be reached as its objects tell; None if they do not tell."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kubechronicle.actors.loops.causes import deletion_of
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors.status import StatusError
@@ -16,15 +17,24 @@ NAMESPACE_ENDS: Final = "NamespaceTerminating"
 
 
 async def create_unless_exists(
-    store: Store, component: str, target: Target, obj: Object, *, unless_namespace_ends: bool = False
+    store: Store,
+    component: str,
+    target: Target,
+    obj: Object,
+    *,
+    cause: int | None = None,
+    unless_namespace_ends: bool = False,
 ) -> None:
     """Create the object; ``obj`` may lack apiVersion and kind. StatusError.
 
+    ``cause``: as in causes.py; None: the object's deletion, if there was one.
     ``unless_namespace_ends``: also accept that the namespace is gone or terminating.
     """
     body = {"apiVersion": target.rt.api_version, "kind": target.rt.kind, **obj}
+    if cause is None:
+        cause = deletion_of(store.reads, target.rt.resource, target.namespace, target.name)
     try:
-        await store.writes.create(system_caller(component, "create"), target, body)
+        await store.writes.create(system_caller(component, "create", cause=cause), target, body)
     except StatusError as error:
         if error.reason != "AlreadyExists" and not (unless_namespace_ends and _namespace_ends(error)):
             raise
@@ -35,19 +45,21 @@ def _namespace_ends(error: StatusError) -> bool:
     return error.code == 404 or any(cause.get("reason") == NAMESPACE_ENDS for cause in causes)
 
 
-async def edit_if_exists(store: Store, component: str, target: Target, change: Callable[[Object], Object]) -> None:
+async def edit_if_exists(
+    store: Store, component: str, target: Target, change: Callable[[Object], Object], *, cause: int
+) -> None:
     """Change the object as ``Writes.edit`` does, if it still exists."""
     try:
-        await store.writes.edit(system_caller(component, "update"), target, change)
+        await store.writes.edit(system_caller(component, "update", cause=cause), target, change)
     except StatusError as error:
         if error.code != 404:
             raise
 
 
-async def delete_if_exists(store: Store, component: str, target: Target, options: DeleteOptions) -> None:
+async def delete_if_exists(store: Store, component: str, target: Target, options: DeleteOptions, *, cause: int) -> None:
     """Delete the object, if it still exists."""
     try:
-        await store.writes.delete(system_caller(component, "delete"), target, options)
+        await store.writes.delete(system_caller(component, "delete", cause=cause), target, options)
     except StatusError as error:
         if error.code != 404:
             raise

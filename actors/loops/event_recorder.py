@@ -43,10 +43,14 @@ class EventRecorder:
 
         try:
             if self._store.reads.peek(self._rt.resource, namespace, target.name) is not None:
-                await self._store.writes.edit(system_caller(self._component, "update"), target, repeated)
+                await self._store.writes.edit(
+                    system_caller(self._component, "update", cause=entry.revision), target, repeated
+                )
             else:
                 event = self._event(involved, target, reason, message, action, now)
-                await self._store.writes.create(system_caller(self._component, "create"), target, event)
+                await self._store.writes.create(
+                    system_caller(self._component, "create", cause=entry.revision), target, event
+                )
         except StatusError as error:
             # The namespace is terminating, a quota is full, or another server was faster: the log line above remains.
             log.info("the event %s could not be recorded: %s", target.name, error)

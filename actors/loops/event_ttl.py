@@ -129,7 +129,6 @@ class EventExpiry:
 
     async def _delete(self, entries: Sequence[Entry]) -> int:
         """Delete the Events that are unchanged. Return their number."""
-        caller = system_caller(COMPONENT, "delete")
         deleted = 0
         failures: list[LogError | ActorError] = []
 
@@ -137,7 +136,8 @@ class EventExpiry:
             nonlocal deleted
             try:
                 if await self._store.writes.commit_own_changes(
-                    caller, (CompanionChange(key=entry.key, old=entry, object=None),)
+                    system_caller(COMPONENT, "delete", cause=entry.revision),
+                    (CompanionChange(key=entry.key, old=entry, object=None),),
                 ):
                     deleted += 1
             except (LogError, ActorError) as error:

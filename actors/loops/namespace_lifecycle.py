@@ -88,11 +88,13 @@ class Retry(NamedTuple):
     ``revision``: of the namespace after the last attempt.
     ``due``: time of the next attempt (trio's clock).
     ``delay``: seconds between the two attempts.
+    ``cause``: the revision at which the first attempt saw the namespace end.
     """
 
     revision: int
     due: float
     delay: float
+    cause: int
 
 
 class Remaining:
@@ -192,72 +194,73 @@ class NamespaceLifecycleLoop:
         if last is not None and last.revision >= entry.revision and last.due > now:
             return last.due - now
         revision: int | None = entry.revision
+        cause = entry.revision if last is None else last.cause
         try:
-            revision = await self._finish(entry)
+            revision = await self._finish(entry, cause)
         except StatusError as error:
             log.info("namespace %s is not empty yet: %s", name, error.message)
         if revision is None:
             self._retries.pop(name, None)
             return 0.0
         delay = RETRY_INTERVAL if last is None else min(last.delay * 2, MAX_RETRY_INTERVAL)
-        self._retries[name] = Retry(revision, trio.current_time() + delay, delay)
+        self._retries[name] = Retry(revision, trio.current_time() + delay, delay, cause)
         return delay
 
-    async def _finish(self, entry: Entry) -> int | None:
+    async def _finish(self, entry: Entry, cause: int) -> int | None:
         """Delete the contents. If none remain, remove the finalizer and return None, else the namespace's revision."""
         remaining = Remaining(self._foreign.undiscovered())
-        await self._empty_all(entry, remaining)
+        await self._empty_all(entry, remaining, cause)
         if remaining:
-            return await self._report(entry, remaining)
+            return await self._report(entry, remaining, cause)
         obj = entry.object()
         finalizers = obj.get("spec", {}).get("finalizers") or []
         if FINALIZER not in finalizers:  # the finalizer of another controller keeps it
-            return await self._report(entry, remaining) if obj["status"].get("conditions") else entry.revision
+            return await self._report(entry, remaining, cause) if obj["status"].get("conditions") else entry.revision
 
         target = Target(rt=self._namespaces, name=entry.key.name, subresource="finalize", manager=COMPONENT)
 
         def without(obj: dict[str, object]) -> dict[str, object]:
             return {**obj, "spec": {"finalizers": [one for one in finalizers if one != FINALIZER]}}
 
-        await self._store.writes.edit(system_caller(COMPONENT, "update"), target, without)
+        await self._store.writes.edit(system_caller(COMPONENT, "update", cause=cause), target, without)
         return None
 
-    async def _report(self, entry: Entry, remaining: Remaining) -> int:
+    async def _report(self, entry: Entry, remaining: Remaining, cause: int) -> int:
         """Report the remaining contents in the namespace's conditions. Return the namespace's revision."""
         obj = entry.object()
         if with_conditions(obj, remaining) == obj:
             return entry.revision
         target = Target(rt=self._namespaces, name=entry.key.name, subresource="status", manager=COMPONENT)
-        caller = system_caller(COMPONENT, "update")
+        caller = system_caller(COMPONENT, "update", cause=cause)
         written = await self._store.writes.edit(caller, target, lambda held: with_conditions(held, remaining))
         return written.entry.revision if written.entry is not None else entry.revision
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
-    async def _empty_all(self, entry: Entry, remaining: Remaining) -> None:
+    async def _empty_all(self, entry: Entry, remaining: Remaining, cause: int) -> None:
         """Delete the contents, and note what is left."""
         registry = self._store.registry
         own = [rt for rt in registry.stored() if rt.namespaced and "delete" in rt.verbs]
         for rt in own:
             if rt.resource == PODS:
-                await self._empty(rt, entry, remaining)
+                await self._empty(rt, entry, remaining, cause)
         if PODS in (name.rstrip(".") for name in remaining.resources):
             return
         for rt in own:
             if rt.resource != PODS:
-                await self._empty(rt, entry, remaining)
+                await self._empty(rt, entry, remaining, cause)
         for resource in self._foreign.resources():
             if resource.namespaced and "delete" in resource.verbs:
                 await self._empty_foreign(resource, entry.key.name, remaining)
 
-    async def _empty(self, rt: ResourceType, entry: Entry, remaining: Remaining) -> None:
+    async def _empty(self, rt: ResourceType, entry: Entry, remaining: Remaining, cause: int) -> None:
         namespace = entry.key.name
         present = await self._store.reads.list(rt, Selection(namespace=namespace), revision=0)
         if not present.entries:
             return
         # Pods may take this time, counted from the deletion of the namespace.
         ends = await _termination(present.entries, entry.ending()) if rt.resource == PODS else None
-        caller = system_caller(COMPONENT, "deletecollection")
+        caller = system_caller(COMPONENT, "deletecollection", cause=cause)
         target = Target(rt=rt, namespace=namespace, manager=COMPONENT)
         options = DeleteOptions(propagation_policy="Background")
         try:

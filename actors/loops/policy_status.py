@@ -68,7 +68,7 @@ class PolicyStatusLoop:
             "status": {"observedGeneration": generation, "typeChecking": checking},
         }
         target = Target(rt=self._rt, name=meta["name"], subresource="status", manager=COMPONENT)
-        caller = system_caller(COMPONENT, "patch")
+        caller = system_caller(COMPONENT, "patch", cause=int(meta["resourceVersion"]))
         try:
             await self._store.writes.patch(caller, target, APPLY_YAML, orjson.dumps(body), force=True)
         except StatusError as error:

@@ -21,6 +21,7 @@ import trio
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.admission.resource_quota import QUOTAS, facts_of
 from kubechronicle.actors.large_work import LARGE
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import RETRIED
@@ -57,7 +58,7 @@ class ResourceQuotaLoop:
         self._store = store
         self._quotas = store.registry.builtin("", "v1", QUOTAS)
         self._state = State(peek=store.reads.peek, entries=store.reads.entries)
-        self._pending: set[str] = set()  # namespaces to be counted
+        self._pending: dict[str, int] = {}  # namespaces to be counted, each with the cause (causes.py)
         self._has_pending = trio.Event()
         self._followed: set[str] = set()  # resources
         self._measures = Measures(store)
@@ -93,10 +94,11 @@ class ResourceQuotaLoop:
     async def _add_changed(self, events: Sequence[Event]) -> None:
         for event in events:
             if await self._needs_count(event):
-                self._add([event.entry.key.namespace])
+                self._add([event.entry.key.namespace], cause=event.revision)
 
-    def _add(self, namespaces: Iterable[str]) -> None:
-        self._pending.update(namespaces)
+    def _add(self, namespaces: Iterable[str], *, cause: int = NO_CHANGE) -> None:
+        for namespace in namespaces:
+            self._pending[namespace] = cause or self._pending.get(namespace, NO_CHANGE)
         if self._pending:
             self._has_pending.set()
 
@@ -125,18 +127,18 @@ class ResourceQuotaLoop:
             if timeout.cancelled_caught:
                 await self._add_all()
             self._has_pending = trio.Event()
-            namespaces, self._pending = sorted(self._pending), set()
+            pending, self._pending = self._pending, {}
             pause = SETTLE_INTERVAL
-            for namespace in namespaces:
+            for namespace, cause in sorted(pending.items()):
                 try:
-                    await self._count(namespace, nursery)
+                    await self._count(namespace, nursery, cause)
                 except RETRIED as error:
                     log.warning("the quotas of %s could not be counted, trying again: %s", namespace, error)
-                    self._add([namespace])
+                    self._add([namespace], cause=cause)
                     pause = RETRY_INTERVAL
             await trio.sleep(pause)
 
-    async def _count(self, namespace: str, nursery: trio.Nursery) -> None:
+    async def _count(self, namespace: str, nursery: trio.Nursery, cause: int) -> None:
         entries = self._store.reads.entries(QUOTAS, namespace)
         if not entries:
             self._measures.forget(namespace)
@@ -147,7 +149,7 @@ class ResourceQuotaLoop:
             self._follow(rt, nursery)
             await self._measures.renew(evaluator, namespace, facts)
         for entry in entries:
-            await self._write(entry)
+            await self._write(entry, cause or entry.revision)
 
     def _limited(self, names: Iterable[str], facts: Facts) -> list[tuple[ResourceType, Evaluator]]:
         """Return the resources that limits of these names apply to."""
@@ -158,7 +160,7 @@ class ResourceQuotaLoop:
                 limited.append((rt, evaluator))
         return limited
 
-    async def _write(self, entry: Entry) -> None:
+    async def _write(self, entry: Entry, cause: int) -> None:
         """Write the status of a quota. RETRIED errors."""
         target = Target(
             rt=self._quotas, namespace=entry.key.namespace, name=entry.key.name, subresource="status", manager=COMPONENT
@@ -168,7 +170,7 @@ class ResourceQuotaLoop:
             count = Count(entry.object(), facts, self._measures, self._store.reads.entries, self._limited)
             await count.take()
             try:
-                return await edit_if_exists(self._store, COMPONENT, target, count.applied_to)
+                return await edit_if_exists(self._store, COMPONENT, target, count.applied_to, cause=cause)
             except Outdated:
                 entry = self._store.reads.peek(*entry.key) or entry
         raise status.conflict(self._quotas, entry.key.name)

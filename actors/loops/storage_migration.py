@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 import orjson
@@ -108,7 +109,7 @@ class StorageMigrationLoop:
         def mark(definition: Object) -> Object:
             return _with_condition(definition, "StorageMigrating", "True", "MigrationRunning", text)
 
-        await self._edit_definition(resource, mark)
+        await self._edit_definition(resource, mark, _revision_of(migration))
         await self._add_condition(migration, "Running", "MigrationRunning", "The migration is running")
 
     async def _continue(self, migration: Object, resource: GroupResource) -> float:
@@ -138,7 +139,7 @@ class StorageMigrationLoop:
             if entry.revision > until:
                 continue
             try:
-                await self._rewrite(rt, entry)
+                await self._rewrite(rt, entry, _revision_of(migration))
             except StatusError as error:
                 if error.code in (404, 409):  # deleted, or changed meanwhile
                     continue
@@ -148,21 +149,22 @@ class StorageMigrationLoop:
                 return False
         return True
 
-    async def _rewrite(self, rt: ResourceType, entry: Entry) -> None:
+    async def _rewrite(self, rt: ResourceType, entry: Entry, cause: int) -> None:
         expected = {"uid": entry.uid, "resourceVersion": str(entry.revision)}
         body = orjson.dumps({"apiVersion": rt.api_version, "kind": rt.kind, "metadata": expected})
         target = Target(rt=rt, namespace=entry.key.namespace, name=entry.key.name, manager=COMPONENT)
         try:
-            await self._store.writes.patch(system_caller(COMPONENT, "patch"), target, APPLY_YAML, body)
+            await self._store.writes.patch(system_caller(COMPONENT, "patch", cause=cause), target, APPLY_YAML, body)
         except StatusError as error:
             if error.code != 500:
                 raise
             # The object's managed fields do not fit the schema of their version. An update drops them.
-            await self._store.writes.patch(system_caller(COMPONENT, "patch"), target, MERGE_PATCH, body)
+            await self._store.writes.patch(system_caller(COMPONENT, "patch", cause=cause), target, MERGE_PATCH, body)
 
     async def _conclude(self, migration: Object, resource: GroupResource) -> None:
         succeeded = _is(migration, "Succeeded")
-        await self._edit_definition(resource, lambda definition: _concluded(definition, succeeded=succeeded))
+        conclude = partial(_concluded, succeeded=succeeded)
+        await self._edit_definition(resource, conclude, _revision_of(migration))
 
         def change(held: Object) -> Object:
             return _with_condition(held, "Running", "False", "MigrationCompleted", "Migration completed")
@@ -193,14 +195,18 @@ class StorageMigrationLoop:
             return change(held) if held["metadata"]["uid"] == uid else held
 
         target = Target(rt=self._rt, name=name, subresource="status", manager=COMPONENT)
-        await edit_if_exists(self._store, COMPONENT, target, of_same)
+        await edit_if_exists(self._store, COMPONENT, target, of_same, cause=_revision_of(migration))
 
-    async def _edit_definition(self, resource: GroupResource, change: Callable[[Object], Object]) -> None:
+    async def _edit_definition(self, resource: GroupResource, change: Callable[[Object], Object], cause: int) -> None:
         """Change the status of the resource's definition, if it has one."""
         group, plural = resource
         target = Target(rt=self._definitions, name=f"{plural}.{group}", subresource="status", manager=RUNNER)
         if self._store.reads.peek(DEFINITIONS, "", target.name) is not None:
-            await edit_if_exists(self._store, COMPONENT, target, change)
+            await edit_if_exists(self._store, COMPONENT, target, change, cause=cause)
+
+
+def _revision_of(migration: Object) -> int:
+    return int(migration["metadata"]["resourceVersion"])
 
 
 # -- statuses ---------------------------------------------------------------------------------------------------------

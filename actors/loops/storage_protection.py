@@ -115,7 +115,7 @@ class StorageProtectionLoop:
             finalizers = [one for one in obj["metadata"].get("finalizers", ()) if one != finalizer]
             return {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
 
-        await edit_if_exists(self._store, COMPONENT, target, without)
+        await edit_if_exists(self._store, COMPONENT, target, without, cause=entry.revision)
 
 
 def _is_ending(entry: Entry, finalizer: str) -> bool:

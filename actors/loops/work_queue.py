@@ -1,7 +1,8 @@
 """WorkQueue: the keys a control loop has to process, after client-go's rate limiting work queue.
 
 Each key is queued at most once and processed by one worker at a time. A key added while a worker processes it is
-processed once more afterwards. So the queue is bounded by the number of objects. Failed keys return after a delay.
+processed once more afterwards. So the queue is bounded by the number of objects. Failed keys return after a delay. A
+key may have a cause, the revision of the change for which it was added (causes.py).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class WorkQueue(Generic[K]):
         self._queued: set[K] = set()  # in _ready, or in process and added again
         self._in_process: set[K] = set()
         self._failures: dict[K, int] = {}
+        self._causes: dict[K, int] = {}
         self._due: dict[K, float] = {}
         self._timers: list[tuple[float, int, K]] = []
         self._count = 0
@@ -45,8 +47,10 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._queued) + len(self._due)
 
-    def add(self, key: K) -> None:
-        """Queue the key for the next free worker, ahead of any delay."""
+    def add(self, key: K, *, cause: int = 0) -> None:
+        """Queue the key for the next free worker, ahead of any delay. ``cause`` 0: the one it has, if any."""
+        if cause:
+            self._causes[key] = cause
         self._due.pop(key, None)
         if key in self._queued:
             return
@@ -55,6 +59,10 @@ class WorkQueue(Generic[K]):
         if key not in self._in_process:
             self._ready.append(key)
             self._idle_workers.unpark()
+
+    def cause(self, key: K) -> int:
+        """Return the cause of a key until it is processed; 0: it has none."""
+        return self._causes.get(key, 0)
 
     async def take(self) -> K:
         """Wait for the next key. The worker must return it with ``done``, ``retry`` or ``later``."""
@@ -69,6 +77,8 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """Return a key that was processed, and forget its failures."""
         self._failures.pop(key, None)
+        if key not in self._queued:
+            self._causes.pop(key, None)
         self._give_back(key)
 
     def retry(self, key: K) -> None:

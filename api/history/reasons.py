@@ -19,6 +19,8 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 HEADER: Final = "kubechronicle-reason"
+CAUSE_HEADER: Final = "kubechronicle-cause"
+"""The revision that the change is a consequence of, as a client gives it that restores or reverts."""
 PREFIX: Final = "/because/"
 CHANGE_CAUSE: Final = "kubernetes.io/change-cause"
 MAX_REASON: Final = 1024
@@ -33,6 +35,13 @@ def parse_reason(text: str) -> str:
     if not text.isprintable() or "\ufffd" in text:
         raise ValueError("must be printable text in UTF-8, on one line")
     return text
+
+
+def parse_cause(text: str) -> int:
+    """Return the revision that a request gives as its cause. ValueError."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError("must be a revision, such as 12345")
+    return int(text)
 
 
 def split_reason(path: str) -> tuple[str, str]:

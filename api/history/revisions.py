@@ -41,6 +41,7 @@ class Change:
     ``before``, ``after``: the stored object, None if absent.
     ``last``: the deleted object of a deletion.
     ``reason``: of the request; "" for none.
+    ``cause``: the revision that the change is a consequence of, as its writer recorded it; 0 for none (causes.py).
     ``erased``, ``before_erased``: the contents of the object, or of its former state, were erased.
     ``problem``: the reason why the object, or its former state, cannot be decrypted; "": they can.
     ``database``: the name of the database whose log the revision belongs to; "": the main one.
@@ -58,6 +59,7 @@ class Change:
     who: Mapping[str, Any]
     request: Mapping[str, str]
     reason: str = ""
+    cause: int = 0
     before: Object | None = None
     after: Object | None = None
     last: Object | None = None
@@ -110,6 +112,8 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
     found["request"] = {name: value for name, value in change.request.items() if value}
     if reason := change.reason or (reason_of(change) if readable else ""):
         found["reason"] = reason
+    if change.cause:
+        found["cause"] = str(change.cause)
     if not readable:
         found["redacted"] = True
         return found

@@ -67,6 +67,10 @@ _REVISION: Final[Mapping[str, Schema]] = {
         "The reason that the client gave with the request; without one, the change-cause that the change sets in the "
         "object's annotations."
     ),
+    "cause": _text(
+        "The revision that the change is a consequence of, as its writer recorded it: a loop of the server, or a "
+        "client that restores or reverts."
+    ),
     "changed": _texts("The paths of changed fields: spec.template.spec.containers[name=web].image."),
     "summary": _text("The changes, with old and new values, in one line."),
     "diff": {

@@ -3,6 +3,7 @@
 object.kind=Deployment,object.name=web,time.from=2h        changes of the last two hours
 who.actor=jane,noise=hidden                                jane's changes, as herself or as another user
 who.username!=system:admin,changed=spec.replicas           changes of the number of replicas by other users
+cause=4711                                                 changes with this recorded cause, its consequences
 reason=ticket 42                                           changes with this text in their reason, in any case
 """
 
@@ -35,5 +36,6 @@ BOUNDS: Final = ("revision.from", "revision.after", "revision.to", "time.from", 
 """The first revision, or the one before it, and the last one; the first and last time, absolute or as an age."""
 
 REASON: Final = "reason"
+CAUSE: Final = "cause"
 
-FIELDS: Final = ("metadata.name", *TEXT_FIELDS, *KIND_FIELDS, *BOUNDS, "operation", "changed", "noise", REASON)
+FIELDS: Final = ("metadata.name", *TEXT_FIELDS, *KIND_FIELDS, *BOUNDS, "operation", "changed", "noise", REASON, CAUSE)

@@ -10,6 +10,9 @@ appended before have a digest without it; their class must be that of their reso
 
 Since schema 22 a row may have a reason: the last column of its digest. A row without one has the digest of schema 21,
 or that before it.
+
+Since schema 25 a row may have a cause, the revision that it is a consequence of: then reason and cause are the last
+columns of its digest.
 """
 
 from __future__ import annotations
@@ -48,11 +51,11 @@ DIGESTED: tuple[tuple[str, int], ...] = (
     ("audit_id", _TEXT),
     ("object", _JSON),
 )
-COLUMNS: tuple[str, ...] = (*(name for name, _ in DIGESTED), "class", "reason")
+COLUMNS: tuple[str, ...] = (*(name for name, _ in DIGESTED), "class", "reason", "cause")
 """The columns of the present digest."""
 SHORT: frozenset[str] = frozenset(("events", "events.events.k8s.io", "leases.coordination.k8s.io"))
 """The resources of the class short, as long as digests had no class."""
-_WITH_ALL = (*DIGESTED, ("class", _TEXT), ("reason", _TEXT))
+_WITH_ALL = (*DIGESTED, ("class", _TEXT), ("reason", _TEXT), ("cause", _INT8))
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # of Postgres' timestamps
 _COLUMN_HEAD = struct.Struct("!ii")
 _FIXED = {
@@ -92,13 +95,18 @@ def _encode_array(values: Sequence[str]) -> bytes:
 
 def digest_of(row: Row) -> bytes:
     """Return the digest of a row, which begins with COLUMNS."""
-    has_reason = bool(row[len(COLUMNS) - 1])
-    return sha256(encode_row(row[: len(COLUMNS) if has_reason else len(COLUMNS) - 1])).digest()
+    return sha256(encode_row(row[: digested_width(row)])).digest()
+
+
+def digested_width(row: Sequence[Any]) -> int:
+    """Return the number of the COLUMNS of a row that its digest covers: an empty reason and no cause are left out."""
+    reason, cause = row[len(COLUMNS) - 2 : len(COLUMNS)]
+    return len(COLUMNS) if cause else len(COLUMNS) - 1 if reason else len(COLUMNS) - 2
 
 
 def former_digest_of(row: Row) -> bytes:
-    """Return the digest without class. A row with a reason has none: it was appended later."""
-    if row[len(COLUMNS) - 1]:
+    """Return the digest without class. A row with a reason or a cause has none: it was appended later."""
+    if digested_width(row) > len(COLUMNS) - 2:
         return digest_of(row)
     return sha256(encode_row(row[: len(DIGESTED)])).digest()
 

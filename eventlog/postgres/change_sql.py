@@ -15,9 +15,9 @@ from kubechronicle.eventlog.records import Key, Record, Who
 
 WHO_COLUMNS: Final = (
     "user_name, user_uid, user_groups, user_extra, impersonator, verb, request_uri, user_agent, source_address,"
-    " field_manager, audit_id, reason"
+    " field_manager, audit_id, reason, cause"
 )
-WHO_WIDTH: Final = 12
+WHO_WIDTH: Final = 13
 BRIEF_COLUMNS: Final = (
     "revision, resource, namespace, name, previous_revision, operation, object, committed_at, user_name, verb,"
     " request_uri, audit_id"
@@ -112,6 +112,8 @@ def conditions_of(query: ChangeQuery, arguments: list[Any]) -> list[str]:
         add("revision = any (:value::bigint[])", list(query.revisions))
     if query.operations:
         add("operation = any (:value::smallint[])", [int(operation) for operation in query.operations])
+    if query.causes:
+        add("cause <> 0 and cause = any (:value::bigint[])", list(query.causes))
     conditions += conditions_on_marks(query, arguments)
     if query.reason.isascii() and query.reason:  # the lower case of other letters is another one in Python
         add(_MAY_HAVE_REASON, query.reason.lower())
@@ -191,7 +193,7 @@ def _brief(row: Any) -> Record:
 
 def who_of(row: Any, at: int) -> Who:
     """Return the Who in the WHO_COLUMNS of a row, from column ``at`` on."""
-    user, uid, groups, extra, impersonator, verb, uri, agent, address, manager, audit_id, reason = row[
+    user, uid, groups, extra, impersonator, verb, uri, agent, address, manager, audit_id, reason, cause = row[
         at : at + WHO_WIDTH
     ]
     return Who(
@@ -207,6 +209,7 @@ def who_of(row: Any, at: int) -> Who:
         field_manager=manager,
         audit_id=audit_id,
         reason=reason,
+        cause=cause,
     )
 
 

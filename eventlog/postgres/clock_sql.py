@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-# As sql.APPEND, and $22: the time by the server's clock. Of a batch of one change, see rows.change_arguments.
+# As sql.APPEND, and $23: the time by the server's clock. Of a batch of one change, see rows.change_arguments.
 APPEND = (
     "select * from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-    " $18, $19, $20, $21, $22)"
+    " $18, $19, $20, $21, $22, $23)"
 )
 # The same with each column of texts as one text, see rows.joined_arguments. Postgres takes as long as for arrays.
 _JOINED = "string_to_array(${}, E'\\x1f')".format
 APPEND_JOINED = (
     f"select * from kubechronicle.append($1, $2, $3, $4, {', '.join(map(_JOINED, range(5, 12)))}, $12,"
-    f" {', '.join(map(_JOINED, range(13, 21)))}, $21, $22)"
+    f" {', '.join(map(_JOINED, range(13, 21)))}, $21, $22, $23)"
 )
 APPEND_CHANGE = (
     "select kubechronicle.append_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-    " $18, $19, $20, $21, $22)"
+    " $18, $19, $20, $21, $22, $23)"
 )
 
 # The same through a pooler in transaction mode, where statement_timeout is that of the role: they bring the bound of

@@ -98,6 +98,7 @@ def batch_arguments(batch: Batch) -> tuple[object, ...]:
         [change.key.name for change in changes],
         [change.uid for change in changes],
         *(list(column) for column in zip(*who, strict=True)),
+        [transaction.who.cause for transaction in batch.transactions for _ in transaction.changes],
         [change.body.decode() for change in changes],
     )
 
@@ -133,6 +134,7 @@ def change_arguments(batch: Batch, retention_class: str) -> tuple[object, ...]:
         user_uid,
         [storable(group) for group in who.groups],
         *rest,
+        who.cause,
         change.body.decode(),
     )
 

@@ -20,7 +20,7 @@ SHORT_RESOURCES = "select resource from kubechronicle.resource_classes where cla
 # One argument per column of the batch, see rows.batch_arguments.
 APPEND = (
     "select * from kubechronicle.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-    " $18, $19, $20, $21, null)"
+    " $18, $19, $20, $21, $22, null)"
 )
 
 # $1 token of the server that claims to append alone (sole_appender.py).

@@ -39,6 +39,7 @@ class ChangeQuery:
     ``namespaced``: True: only objects in namespaces; False: only cluster-scoped ones; None: both.
     ``namespace``, ``name``: "" for any.
     ``resources``, ``operations``, ``revisions``: empty for any.
+    ``causes``: only changes whose recorded cause is one of these revisions; empty for any.
     ``texts``: conditions by column, named as in TEXTS.
     ``reason``: a text that the reason of the change, or an annotation of its object, may have. The reader decides which
     changes do; a log leaves out as many of the others as it can.
@@ -60,6 +61,7 @@ class ChangeQuery:
     not_resources: tuple[str, ...] = ()
     operations: tuple[Operation, ...] = ()
     revisions: tuple[int, ...] = ()
+    causes: tuple[int, ...] = ()
     texts: tuple[tuple[str, Text], ...] = ()
     reason: str = ""
     with_replaced: bool = True
@@ -80,6 +82,7 @@ class ChangeQuery:
             and key.resource not in self.not_resources
             and (not self.operations or record.operation in self.operations)
             and (not self.revisions or record.revision in self.revisions)
+            and (not self.causes or (record.who is not None and record.who.cause in self.causes))
             and all(text.holds(TEXTS[column](record)) for column, text in self.texts)
             and all(record.revision > mark or key.resource not in of for mark, of in self.floors)
             and (record.revision > self.rest or key.resource in self.named)

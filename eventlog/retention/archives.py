@@ -189,8 +189,8 @@ def _write_rows(packed: gzip.GzipFile, chunk: Sequence[Row]) -> None:
 
 def _line(columns: Mapping[str, Any], digest: bytes, hash_: bytes, *, remains: Collection[bytes]) -> bytes:
     """Return the line of a row. ``remains``: the digests that its erasures left; the last of them is in the line."""
-    reason = {"reason": columns["reason"]} if columns["reason"] else {}
-    line = {**{name: columns[name] for name in _NAMES}, **reason, "digest": digest.hex(), "hash": hash_.hex()}
+    given = {name: columns[name] for name in ("reason", "cause") if columns[name]}
+    line = {**{name: columns[name] for name in _NAMES}, **given, "digest": digest.hex(), "hash": hash_.hex()}
     if remains:
         line["erased"] = columns_digest(columns, remains).hex()
     return orjson.dumps(line) + b"\n"
@@ -346,6 +346,7 @@ def _row(path: Path, fields: dict[str, Any], retention_class: str) -> ArchivedRo
         fields["committed_at"] = datetime.fromisoformat(fields["committed_at"])
         fields["class"] = retention_class
         fields.setdefault("reason", "")
+        fields.setdefault("cause", 0)
         revision = int(fields["revision"])
         expected = digest if erased is None else bytes.fromhex(erased)
         computed = columns_digest(fields, (expected,))

@@ -142,6 +142,7 @@ class Founder:
             "field_manager": change.manager,
             "object": change.body.decode(),
             "class": usual_class(change.key.resource),
+            "cause": 0,
         }
         texts = ("user_name", "user_uid", "impersonator", "verb", "request_uri", "source_address", "audit_id", "reason")
         columns |= dict.fromkeys(texts, "")

@@ -25,7 +25,8 @@ from kubechronicle.eventlog.transfer.stored_rows import NAMES
 
 _TYPES: Final = {
     "revision": "bigint", "create_revision": "bigint", "version": "bigint", "previous_revision": "bigint",
-    "committed_at": "timestamptz", "operation": "smallint", "digest": "bytea", "hash": "bytea",
+    "committed_at": "timestamptz", "operation": "smallint", "cause": "bigint", "digest": "bytea",
+    "hash": "bytea",
 }  # fmt: skip
 _CASTS: Final = {
     "user_groups": "array(select json_array_elements_text(u.user_groups::json))",

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kubechronicle.eventlog.integrity.digests import COLUMNS
+from kubechronicle.eventlog.integrity.digests import COLUMNS, digested_width
 
 NAMES: Final = (*COLUMNS, "digest", "hash")
 NO_CLASS: Final = ""
 """The class of rows in a backup before schema 21."""
 NO_REASON: Final = ""
+NO_CAUSE: Final = 0
 _POSITIONS: Final = {name: position for position, name in enumerate(NAMES)}
 _COMMITTED_AT: Final = _POSITIONS["committed_at"]
 
@@ -35,17 +36,15 @@ def of_columns(columns: Mapping[str, Any], digest: bytes, hash_: bytes) -> Store
 
 
 def to_json(row: Sequence[Any]) -> list[Any]:
-    """Return the columns for JSON, digest and hash as hexadecimal text. An empty reason is left out."""
-    columns = row[: len(COLUMNS)] if row[len(COLUMNS) - 1] else row[: len(COLUMNS) - 1]
-    return [*columns, bytes(row[-2]).hex(), bytes(row[-1]).hex()]
+    """Return the columns for JSON, digest and hash as hexadecimal text. The columns are those of the digest."""
+    return [*row[: digested_width(row)], bytes(row[-2]).hex(), bytes(row[-1]).hex()]
 
 
 def from_json(values: Sequence[Any]) -> StoredRow:
     """Return the row of ``to_json``. ValueError, TypeError."""
-    if len(values) == len(NAMES) - 2:
-        values = [*values[:-2], NO_CLASS, *values[-2:]]
-    if len(values) == len(NAMES) - 1:
-        values = [*values[:-2], NO_REASON, *values[-2:]]
+    for missing, default in ((3, NO_CLASS), (2, NO_REASON), (1, NO_CAUSE)):
+        if len(values) == len(NAMES) - missing:
+            values = [*values[:-2], default, *values[-2:]]
     if len(values) != len(NAMES):
         raise ValueError(f"a row has {len(values)} columns, not {len(NAMES)}")
     columns = list(values)

@@ -16,6 +16,7 @@
     ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
     ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause; with
                           &include=clusterrevisions also those of cluster-scoped objects, or of the Namespace alone
+    ?summary=causes       one change, named by metadata.name=N, with the chain of its causes (actors/history/causes.py)
     ?summary=tree         an object with its owners, dependents, changes and Events in a time
     ?summary=retention    whether all changes after a revision (revision.from=N+1) are kept, for feeds
     ?summary=extent       what such a search covers, and since when: for answers that nothing was found
@@ -34,6 +35,7 @@ from typing import Any
 import orjson
 
 from kubechronicle.actors.external_answers import decide_with_answers
+from kubechronicle.actors.history.causes import causes
 from kubechronicle.actors.history.change_groups import BY as GROUPS_BY
 from kubechronicle.actors.history.change_groups import groups
 from kubechronicle.actors.history.change_records import WHOLE, PlainForm
@@ -45,11 +47,13 @@ from kubechronicle.actors.history.other_logs import at_time, created_in
 from kubechronicle.actors.history.recorded_reads import RecordedReads
 from kubechronicle.actors.history.retention import retention
 from kubechronicle.actors.history.revision_entries import SecretValues
+from kubechronicle.actors.history.revision_selection import revisions_named
 from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.history.tree import tree
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.extents import covered
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.noise import HIDDEN, NOISE
@@ -73,7 +77,7 @@ EXPLICIT = frozenset((*KIND_FIELDS, NOISE, "object.name", "object.uid"))
 """Selectors with which noise is not left out."""
 LEFT_OUT_NOISE = "Events and Leases are left out; list them with --field-selector noise=shown"
 SUMMARY = "summary"
-SUMMARIES = ("density", "groups", "extent", "incident", "retention", "tree")
+SUMMARIES = ("causes", "density", "groups", "extent", "incident", "retention", "tree")
 VERDICTS = "verdicts"
 FIELDS = "fields"
 FIELDS_OF = "fieldsOf"
@@ -207,6 +211,8 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
         await check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
     by = _by(context, several=wanted == "groups")
     revisions, everything = _revisions(backend, context), bool(include)
+    if wanted == "causes":
+        return _summary_response(await _causes(backend, context, revisions, selection))
     if wanted in ("incident", "tree"):  # of objects that are in the main log
         main = await revisions.main(rt, selection)
         log, changes, selected = main.changes.log, main.changes, main.selected
@@ -227,6 +233,25 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
     else:
         summary = await extent(shares, everything=everything)
     return _summary_response(summary)
+
+
+async def _causes(backend: Backend, context: Context, revisions: ChangeReads, selection: Selection) -> dict[str, Any]:
+    """Return the causes of the change that a selection names. StatusError 400."""
+    named = [number for field, number in revisions_named(selection) if field == "metadata.name"]
+    if len(named) != 1:
+        raise status.bad_request("causes are those of one change: fieldSelector=metadata.name=4711")
+
+    async def may_list(namespace: str) -> int:
+        plural = "revisions" if namespace else "clusterrevisions"
+        try:
+            await check_listed(backend, context, GROUP, context.info.version, plural, namespace)
+        except StatusError as error:
+            if error.code != 403:
+                raise
+            return NEVER
+        return await first_revision(backend, context, namespace) if namespace else 0
+
+    return await causes(revisions.of_revision, may_list, backend.store.registry, named[0])
 
 
 def _summary_response(summary: dict[str, Any]) -> Response:
@@ -283,7 +308,9 @@ def _width(text: str) -> timedelta | None:
     return width
 
 
-async def check_listed(backend: Backend, context: Context, group: str, version: str, resource: str) -> None:
+async def check_listed(
+    backend: Backend, context: Context, group: str, version: str, resource: str, namespace: str = ""
+) -> None:
     """Check the user's right to list a resource. StatusError 403."""
     info = RequestInfo(
         path="",
@@ -292,6 +319,7 @@ async def check_listed(backend: Backend, context: Context, group: str, version: 
         group=group,
         version=version,
         resource=resource,
+        namespace=namespace,
         field_selector=context.info.field_selector,
     )
     verdict = await decide_with_answers(lambda: backend.authorization.decide(context.user, info))

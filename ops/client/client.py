@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 from kubechronicle.api.history.elsewhere import ENDS, ERASED, notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
 from kubechronicle.api.history.noise import HIDDEN, NOISE
+from kubechronicle.api.history.reasons import CAUSE_HEADER
 from kubechronicle.api.history.reasons import HEADER as REASON
 from kubechronicle.api.meta.path_prefixes import HISTORY
 from kubechronicle.api.registry.groups import HISTORY as HISTORY_GROUP
@@ -70,6 +71,7 @@ class Client:
     ``compressed``: accept compressed responses
     ``shows_secrets``: history has the values of Secrets, and records that; otherwise it has masks
     ``reason``: the reason of all changes, "" for none (api/history/reasons.py)
+    ``cause``: the revision that all changes are a consequence of, 0 for none
     ``mask``: the key of the masks, so that equal values have equal masks in one run
     """
 
@@ -79,6 +81,7 @@ class Client:
         self.transport, self.namespace = transport, namespace
         self.shows_secrets, self.reason = shows_secrets, reason
         self.moment = ""
+        self.cause = 0
         self.compressed = True
         self.skew: list[timedelta] = []
         self.omissions: list[str] = []
@@ -142,6 +145,8 @@ class Client:
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
         if self.reason and method != "GET":
             headers[REASON] = self.reason.encode().decode("latin-1")  # UTF-8 on the wire
+        if self.cause and method != "GET":
+            headers[CAUSE_HEADER] = str(self.cause)
         if not self.compressed:
             headers["Accept-Encoding"] = "identity"
         data = _encoded(body) if body is not None else None

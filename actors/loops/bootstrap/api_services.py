@@ -121,7 +121,7 @@ class APIServices:
         steps: list[Pass] = [partial(self._ensure, name, spec) for name, spec in expected.items()]
         for entry in list(self._store.reads.entries(API_SERVICES, "")):
             if entry.key.name not in expected and entry.labels.get(MANAGED) == ON_START:
-                steps.append(partial(self._delete, entry.key.name))
+                steps.append(partial(self._delete, entry.key.name, entry.revision))
         await each(steps)
 
     async def _ensure(self, name: str, spec: Object) -> None:
@@ -131,9 +131,9 @@ class APIServices:
             obj = {"metadata": {"name": name, "labels": {MANAGED: ON_START}}, "spec": dict(spec)}
             await create_unless_exists(self._store, COMPONENT, target, obj)
         elif entry.labels.get(MANAGED) == ON_START and entry.object()["spec"] != spec:
-            caller = system_caller(COMPONENT, "update")
+            caller = system_caller(COMPONENT, "update", cause=entry.revision)
             await self._store.writes.edit(caller, target, lambda held: {**held, "spec": dict(spec)})
 
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, name: str, cause: int) -> None:
         target = Target(rt=self._rt, name=name, manager=MANAGER)
-        await delete_if_exists(self._store, COMPONENT, target, DeleteOptions())
+        await delete_if_exists(self._store, COMPONENT, target, DeleteOptions(), cause=cause)

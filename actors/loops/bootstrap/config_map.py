@@ -56,7 +56,8 @@ class KeptConfigMap:
             obj = {"metadata": {"name": self._name}, "data": self._wanted({})}
             await create_unless_exists(self._store, self._component, target, obj)
         elif self._changed(held := present.object()) is not held:
-            await self._store.writes.edit(system_caller(self._component, "update"), target, self._changed)
+            caller = system_caller(self._component, "update", cause=present.revision)
+            await self._store.writes.edit(caller, target, self._changed)
         self.ready = True
 
     def _changed(self, obj: dict[str, Any]) -> dict[str, Any]:

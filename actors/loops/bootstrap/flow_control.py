@@ -31,6 +31,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline.patching import APPLY_YAML
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.entries import Entry
 
 PRODUCER: Final = "api-priority-and-fairness-config-producer-v1"
 CONSUMER: Final = "api-priority-and-fairness-config-consumer-v1"
@@ -121,7 +122,9 @@ class FlowControl:
             for entry in list(self._store.reads.entries(rt.resource, "")):
                 if entry.key.name not in specs and _noted(entry.object()):
                     target = Target(rt=rt, name=entry.key.name, manager=PRODUCER)
-                    steps.append(partial(delete_if_exists, self._store, PRODUCER, target, DeleteOptions()))
+                    steps.append(
+                        partial(delete_if_exists, self._store, PRODUCER, target, DeleteOptions(), cause=entry.revision)
+                    )
         await each([*steps, self.set_conditions])
         self.done = True
 
@@ -131,7 +134,9 @@ class FlowControl:
             metadata = {"name": target.name, "annotations": {bootstrap.AUTOUPDATE: "true"}}
             await create_unless_exists(self._store, PRODUCER, target, {"metadata": metadata, "spec": spec})
         elif revised(entry.object(), spec) is not None:
-            await edit_if_exists(self._store, PRODUCER, target, lambda now: revised(now, spec) or now)
+            await edit_if_exists(
+                self._store, PRODUCER, target, lambda now: revised(now, spec) or now, cause=entry.revision
+            )
 
     async def set_conditions(self) -> None:
         """Set the condition Dangling of every FlowSchema that has another one."""
@@ -142,20 +147,20 @@ class FlowControl:
             exists = self._store.reads.peek(self._levels.resource, "", level) is not None
             condition = dangling(schema, exists=exists or level in bootstrap.MANDATORY)
             if condition is not None:
-                wanted.append(partial(self._apply, entry.key.name, condition))
+                wanted.append(partial(self._apply, entry, condition))
         await each(wanted, at_once=AT_ONCE)
 
-    async def _apply(self, name: str, condition: Object) -> None:
+    async def _apply(self, entry: Entry, condition: Object) -> None:
         """Apply the condition as a manager of its own, which owns nothing else of the status."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {
             "apiVersion": self._schemas.api_version,
             "kind": self._schemas.kind,
-            "metadata": {"name": name},
+            "metadata": {"name": entry.key.name},
             "status": {"conditions": [{**condition, "lastTransitionTime": now}]},
         }
-        target = Target(rt=self._schemas, name=name, manager=CONSUMER, subresource="status")
-        caller = system_caller(CONSUMER, "patch")
+        target = Target(rt=self._schemas, name=entry.key.name, manager=CONSUMER, subresource="status")
+        caller = system_caller(CONSUMER, "patch", cause=entry.revision)
         try:
             await self._store.writes.patch(caller, target, APPLY_YAML, orjson.dumps(body), force=True)
         except StatusError as error:

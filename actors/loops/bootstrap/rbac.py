@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 import trio
 
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.edits import create_unless_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import each, first_pass
@@ -36,6 +37,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.steps import Steps
+from kubechronicle.eventlog.entries import Event
 
 COMPONENT = "rbac-bootstrap"
 AGGREGATION = "clusterrole-aggregation"
@@ -112,11 +114,14 @@ class RbacBootstrap:
         if "roleRef" in wanted and held.get("roleRef") != wanted["roleRef"]:
             # The roleRef of a binding is immutable. As in kube-apiserver, a wrong binding is replaced.
             if (held["metadata"].get("annotations") or {}).get(policy.AUTOUPDATE) != "false":
-                await self._store.writes.delete(system_caller(COMPONENT, "delete"), target, DeleteOptions())
-                await create_unless_exists(self._store, COMPONENT, target, wanted)
+                caller = system_caller(COMPONENT, "delete", cause=entry.revision)
+                await self._store.writes.delete(caller, target, DeleteOptions())
+                await create_unless_exists(self._store, COMPONENT, target, wanted, cause=entry.revision)
         elif completed(held, wanted) is not None:
             await self._store.writes.edit(
-                system_caller(COMPONENT, "update"), target, lambda now: completed(now, wanted) or now
+                system_caller(COMPONENT, "update", cause=entry.revision),
+                target,
+                lambda now: completed(now, wanted) or now,
             )
 
 
@@ -135,13 +140,20 @@ class ClusterRoleAggregation:
             self._rt,
             component=AGGREGATION,
             on_list=self.aggregate,
+            on_changes=self._changed,
             resync=RESYNC_INTERVAL,
             delays=repeat(RETRY_DELAY),
         )
         await reflector.run()
 
-    async def aggregate(self) -> None:
-        """Update every aggregated role until none changes: an aggregated role may be part of another one."""
+    async def _changed(self, events: Sequence[Event]) -> None:
+        await self.aggregate(cause=events[-1].revision)
+
+    async def aggregate(self, *, cause: int = NO_CHANGE) -> None:
+        """Update every aggregated role until none changes: an aggregated role may be part of another one.
+
+        ``cause``: the revision of the newest change of a role.
+        """
         changed = True
         while changed:
             listing, pauses = await self._store.reads.list(self._rt, Selection(), revision=0), Pauses()
@@ -155,11 +167,11 @@ class ClusterRoleAggregation:
                     continue
                 rules = await pauses.take(aggregated(role, roles))
                 if rules != (role.get("rules") or []):
-                    changed |= await self._write(name, rules)
+                    changed |= await self._write(name, rules, cause)
 
-    async def _write(self, name: str, rules: list[Object]) -> bool:
+    async def _write(self, name: str, rules: list[Object], cause: int) -> bool:
         target = Target(rt=self._rt, name=name, manager="clusterrole-aggregation-controller")
-        caller = system_caller(AGGREGATION, "update")
+        caller = system_caller(AGGREGATION, "update", cause=cause)
         try:
             await self._store.writes.edit(caller, target, lambda now: {**now, "rules": rules})
         except StatusError as error:

@@ -17,6 +17,7 @@ import trio
 from msgspec.structs import replace
 
 from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.conditions import with_condition
 from kubechronicle.actors.loops.edits import create_unless_exists
 from kubechronicle.actors.loops.retries import Pass, each, repeat_pass
@@ -104,7 +105,9 @@ class Bootstrap:
         target = Target(rt=rt, name=SERVICE_NAME, manager="kube-apiserver")
         if len(ranges) == 2 and obj["spec"]["cidrs"] == ranges[:1]:
             await self._store.writes.edit(
-                system_caller(COMPONENT, "update"), target, lambda held: {**held, "spec": {"cidrs": ranges}}
+                system_caller(COMPONENT, "update", cause=NO_CHANGE),
+                target,
+                lambda held: {**held, "spec": {"cidrs": ranges}},
             )
         elif obj["spec"]["cidrs"] != ranges:
             if not self._warned_of_other_ranges:
@@ -113,7 +116,7 @@ class Bootstrap:
             return
         if not any(one.get("type") == "Ready" for one in (obj.get("status") or {}).get("conditions") or ()):
             await self._store.writes.edit(
-                system_caller(COMPONENT, "update"),
+                system_caller(COMPONENT, "update", cause=entry.revision),
                 replace(target, subresource="status"),
                 lambda held: with_condition(held, "Ready", "True", message=RANGES_READY),
             )

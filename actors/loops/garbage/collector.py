@@ -23,6 +23,7 @@ from functools import partial
 import trio
 
 from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects, NoForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import Act, Decision, OwnerState, decide, owner_state
 from kubechronicle.actors.loops.garbage.graph import Node, Reference, node_of
@@ -35,6 +36,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
 from kubechronicle.eventlog.records import Key
 
 # kube-controller-manager's --concurrent-gc-syncs.
@@ -110,7 +112,10 @@ class Collection:
                 if asked:
                     continue
             decision = decide(node, states, self._graph.dependents(node.uid))
-            writer = OwnWriter(self._store, rt, node, entry.revision)
+            cause = self._queue.cause(key)
+            if not cause and decision.act not in (Act.NOTHING, Act.LATER, Act.AWAIT_DEPENDENTS):
+                cause = await self._end_of_owner(node, states) or entry.revision
+            writer = OwnWriter(self._store, rt, node, revision=entry.revision, cause=cause)
             acted = await self._act(writer, node, decision)
             if acted is not None:
                 return acted
@@ -137,6 +142,24 @@ class Collection:
         """Return the states of an object's owners. ``asked``: those of owners of other servers."""
         registry, peek = self._store.registry, self._store.reads.peek
         return [asked.get(one) or owner_state(node.key, one, registry, peek) for one in node.owners]
+
+    async def _end_of_owner(self, node: Node, states: Sequence[OwnerState]) -> int:
+        """Return the revision at which an owner was deleted or began to wait, from the log: this server started, or
+        followed a new resource, after it. 0: the log has none."""
+        for owner, state in zip(node.owners, states, strict=True):
+            rt = self._store.registry.by_api_version(owner.api_version, owner.kind)
+            if rt is None or state not in (OwnerState.GONE, OwnerState.WAITING):
+                continue
+            query = ChangeQuery(
+                resources=(rt.resource,),
+                namespace=node.key.namespace if rt.namespaced else "",
+                name=owner.name,
+                texts=(("uid", Text(value=owner.uid)),),
+                with_replaced=False,
+            )
+            for record, _ in await self._store.reads.of(rt.resource).log.changes(query, limit=1):
+                return record.revision
+        return NO_CHANGE
 
     async def _act(self, writer: Writer, node: Node, decision: Decision) -> bool | None:
         """Act on a decision. Return what ``_reconcile`` does, or None: the object needs another decision."""
@@ -178,27 +201,27 @@ class Collection:
                 await writer.edit(without_blocking)
                 return False
             case Act.ORPHAN_DEPENDENTS:
-                await self._orphan(node)
+                await self._orphan(node, self._queue.cause(node.key))
                 await writer.edit(partial(without_finalizer, finalizer=ORPHAN_FINALIZER))
                 return False
             case Act.END_FOREGROUND:
                 await writer.edit(partial(without_finalizer, finalizer=FOREGROUND_FINALIZER))
         return True
 
-    async def _orphan(self, owner: Node) -> None:
+    async def _orphan(self, owner: Node, cause: int) -> None:
         """Remove the owner from its dependents' references. StatusError, LogError, ActorError: some still have it."""
         dependents = list(self._graph.dependents(owner.uid))
         for start in range(0, len(dependents), ORPHANED_AT_ONCE):
             failures: list[Exception] = []
             async with trio.open_nursery() as nursery:
                 for dependent in dependents[start : start + ORPHANED_AT_ONCE]:
-                    nursery.start_soon(self._remove_owner, owner, dependent, failures)
+                    nursery.start_soon(self._remove_owner, owner, dependent, failures, cause)
             if failures:
                 raise failures[0]
 
-    async def _remove_owner(self, owner: Node, dependent: Node, failures: list[Exception]) -> None:
+    async def _remove_owner(self, owner: Node, dependent: Node, failures: list[Exception], cause: int) -> None:
         try:
-            writer = await self._writer(dependent)
+            writer = await self._writer(dependent, cause)
             if writer is not None:
                 gone = frozenset(reference for reference in dependent.owners if reference.uid == owner.uid)
                 await writer.edit(partial(without_owners, gone=gone))
@@ -208,11 +231,11 @@ class Collection:
         except (LogError, ActorError) as error:
             failures.append(error)
 
-    async def _writer(self, node: Node) -> Writer | None:
+    async def _writer(self, node: Node, cause: int) -> Writer | None:
         """Return the writer of an object of any server; None if it is gone. StatusError."""
         rt = self._store.registry.storage(node.key.resource)
         if rt is not None:
-            return OwnWriter(self._store, rt, node)
+            return OwnWriter(self._store, rt, node, cause=cause)
         resource = self._others.resource(node.key.resource)
         found = await self._others.read(resource, node.key) if resource is not None else None
         if resource is None or found is None:

@@ -21,6 +21,7 @@ from itertools import repeat
 import trio
 
 from kubechronicle.actors.errors import ActorError
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.event_recorder import EventRecorder
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import OwnerState, find_owner
@@ -160,7 +161,7 @@ class GraphBuilder:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     async def _take_changes(self, events: Sequence[Event]) -> None:
-        found: list[Effects] = []
+        found: list[tuple[Effects, int]] = []
         for event in events:
             entry = event.entry
             if event.previous is None and self.graph.add_plain(entry):
@@ -170,19 +171,20 @@ class GraphBuilder:
             else:
                 effects = self.graph.put(entry.key, entry.uid, node_of(entry))
             if effects is not NOTHING:
-                found.append(effects)
+                found.append((effects, event.revision))
         # The graph has the whole batch now, so other tasks may run.
-        for effects in found:
-            await self._queue_effects(effects)
+        for effects, cause in found:
+            await self._queue_effects(effects, cause)
         self._progress.unpark_all()
         with trio.move_on_after(GATHERING):
             await self._worker_waits.wait()
         self._progress.unpark_all()
 
-    async def _queue_effects(self, effects: Effects) -> None:
+    async def _queue_effects(self, effects: Effects, cause: int = NO_CHANGE) -> None:
+        """Queue objects. ``cause``: the revision of the change of their owner or dependent (loops/causes.py)."""
         pauses = Pauses()
         for key in effects.to_process:
-            self._queue.add(key)
+            self._queue.add(key, cause=cause)
             await pauses.pause()
         if effects.check is not None and not self._has_all_owners(effects.check):
             self._queue.add(effects.check.key)

@@ -39,12 +39,14 @@ class Writer(Protocol):
 
 
 class OwnWriter:
-    """Writes an object of this server. ``revision``: that of the decision, for ``delete``."""
+    """Writes an object of this server. ``revision``: that of the decision, for ``delete``. ``cause``: as in
+    loops/causes.py."""
 
-    def __init__(self, store: Store, rt: ResourceType, node: Node, revision: int = 0) -> None:
+    def __init__(self, store: Store, rt: ResourceType, node: Node, *, cause: int, revision: int = 0) -> None:
         self._store = store
         self._node = node
         self._revision = revision
+        self._cause = cause
         self._target = Target(rt=rt, namespace=node.key.namespace, name=node.key.name, manager=MANAGER)
 
     async def delete(self, policy: str) -> None:
@@ -53,13 +55,13 @@ class OwnWriter:
             precondition_uid=self._node.uid,
             precondition_resource_version=str(self._revision),
         )
-        await self._store.writes.delete(system_caller(COMPONENT, "delete"), self._target, options)
+        await self._store.writes.delete(system_caller(COMPONENT, "delete", cause=self._cause), self._target, options)
 
     async def edit(self, change: Change) -> None:
         def changed(obj: Object) -> Object:
             return change(obj) if obj["metadata"].get("uid") == self._node.uid else obj
 
-        await self._store.writes.edit(system_caller(COMPONENT, "patch"), self._target, changed)
+        await self._store.writes.edit(system_caller(COMPONENT, "patch", cause=self._cause), self._target, changed)
 
 
 class ForeignWriter:

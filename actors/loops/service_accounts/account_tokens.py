@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import trio
 
+from kubechronicle.actors.loops.causes import deletion_of
 from kubechronicle.actors.loops.edits import delete_if_exists, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
@@ -114,7 +115,7 @@ class AccountTokens:
                 return secret
             return account_tokens.completed(secret, account_uid, root_ca=self._root_ca, sign=self._sign)
 
-        await edit_if_exists(self._store, COMPONENT, self._target(entry), change)
+        await edit_if_exists(self._store, COMPONENT, self._target(entry), change, cause=entry.revision)
 
     async def _delete_after_consistent_read(self, entry: Entry) -> None:
         """Delete the Secret if the newest state has no account for it: another replica may just have created one."""
@@ -126,4 +127,6 @@ class AccountTokens:
         account = self._account(entry.key.namespace, account_tokens.account_name(secret))
         if account is None or not account_tokens.is_for(secret, account.uid):
             options = DeleteOptions(precondition_uid=entry.uid)
-            await delete_if_exists(self._store, COMPONENT, self._target(entry), options)
+            name = account_tokens.account_name(secret)
+            gone = deletion_of(self._store.reads, self._accounts.resource, entry.key.namespace, name)
+            await delete_if_exists(self._store, COMPONENT, self._target(entry), options, cause=gone or current.revision)

@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from kubechronicle.actors.loops.causes import deletion_of
 from kubechronicle.actors.loops.edits import create_unless_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import each
@@ -71,4 +72,6 @@ class ServiceAccountLoop:
             return
         target = Target(rt=self._accounts, namespace=namespace, name=DEFAULT_NAME, manager=COMPONENT)
         account = {"metadata": {"name": DEFAULT_NAME}}
-        await create_unless_exists(self._store, COMPONENT, target, account, unless_namespace_ends=True)
+        gone = deletion_of(self._store.reads, self._accounts.resource, namespace, DEFAULT_NAME)
+        cause = gone or entry.create_revision
+        await create_unless_exists(self._store, COMPONENT, target, account, cause=cause, unless_namespace_ends=True)

@@ -16,6 +16,7 @@ from typing import Any, Final
 import trio
 
 from kubechronicle.actors.loops.bootstrap.config_map import KeptConfigMap
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.edits import edit_if_exists
 from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.store import Store
@@ -89,7 +90,7 @@ class LegacyTokenTracking:
             return {**secret, "metadata": {**metadata, "labels": {**labels, LAST_USED: day.isoformat()}}}
 
         target = Target(rt=self._secrets, namespace=namespace, name=name, manager=COMPONENT)
-        await edit_if_exists(self._store, COMPONENT, target, change)
+        await edit_if_exists(self._store, COMPONENT, target, change, cause=NO_CHANGE)
 
 
 def _since(held: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import trio
 
+from kubechronicle.actors.loops.causes import deletion_of
 from kubechronicle.actors.loops.edits import create_unless_exists, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
@@ -90,7 +91,7 @@ class RootCAPublisher:
         present = self._store.reads.peek(self._maps.resource, namespace, NAME)
         target = Target(rt=self._maps, namespace=namespace, name=NAME, manager=MANAGER)
         if present is None:
-            await self._create(target)
+            await self._create(target, entry.create_revision)
             return 0.0
         if self._is_complete(present.object()):
             return 0.0
@@ -101,12 +102,13 @@ class RootCAPublisher:
         if now > not_before + LONGEST_REPAIR_DELAY:
             count = 0
         self._repairs[namespace] = (count + 1, now + min(LONGEST_REPAIR_DELAY, FIRST_RETRY * 2 ** min(count, 60)))
-        await edit_if_exists(self._store, COMPONENT, target, self._repaired)
+        await edit_if_exists(self._store, COMPONENT, target, self._repaired, cause=present.revision)
         return 0.0
 
-    async def _create(self, target: Target) -> None:
+    async def _create(self, target: Target, created: int) -> None:
         obj = {"metadata": {"name": NAME, "annotations": {ANNOTATION: DESCRIPTION}}, "data": self._data}
-        await create_unless_exists(self._store, COMPONENT, target, obj, unless_namespace_ends=True)
+        cause = deletion_of(self._store.reads, self._maps.resource, target.namespace, NAME) or created
+        await create_unless_exists(self._store, COMPONENT, target, obj, cause=cause, unless_namespace_ends=True)
 
     def _is_complete(self, obj: Object) -> bool:
         return obj.get("data") == self._data and bool((obj["metadata"].get("annotations") or {}).get(ANNOTATION))

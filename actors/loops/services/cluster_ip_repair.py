@@ -37,6 +37,7 @@ from kubechronicle.actors.allocation.addresses import (
 from kubechronicle.actors.allocation.pending_allocations import Owner
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.loops.causes import deletion_of
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.services.repair_loop import RepairLoop
 from kubechronicle.actors.store import Store
@@ -135,7 +136,10 @@ class ClusterIPRepair(RepairLoop):
         if held is None:
             message = f"Cluster IP {shown} is not allocated; repairing"
             await self.report(service, "repair", "ClusterIPNotAllocated", message, ACTION)
-            await self.commit(CompanionChange(key=address_key(name), old=None, object=new_address(name, owner)))
+            await self.commit(
+                CompanionChange(key=address_key(name), old=None, object=new_address(name, owner)),
+                cause=service.revision,
+            )
             return
         obj = held.object()
         refers = owner_of_address(obj)
@@ -147,9 +151,13 @@ class ClusterIPRepair(RepairLoop):
             where = f"for Service {owner.namespace}/{owner.name}"
             message = f"the ClusterIP {shown} {where} has a wrong reference; repairing"
             await self.report(service, "repair", "ClusterIPNotAllocated", message, ACTION)
-            await self.commit(CompanionChange(key=held.key, old=held, object=_given_to(obj, name, owner)))
+            await self.commit(
+                CompanionChange(key=held.key, old=held, object=_given_to(obj, name, owner)), cause=service.revision
+            )
         elif any((obj["metadata"].get("labels") or {}).get(key) != value for key, value in labels_of(name).items()):
-            await self.commit(CompanionChange(key=held.key, old=held, object=_given_to(obj, name, owner)))
+            await self.commit(
+                CompanionChange(key=held.key, old=held, object=_given_to(obj, name, owner)), cause=service.revision
+            )
 
     def _has(self, owner: Owner, name: str) -> bool:
         entry = self._state.peek("services", *owner)
@@ -170,21 +178,23 @@ class ClusterIPRepair(RepairLoop):
             reference = obj["spec"].get("parentRef")
             problem = f"appears to have been modified, not referencing a Service {reference}"
             message = f"IPAddress {name} {problem}: cleaning up"
-            await self._free(entry, "leak", "IPAddressNotAllocated", message)
+            await self._free(entry, "IPAddressNotAllocated", message, cause=entry.revision)
             return
         where = f"for Service {owner.namespace}/{owner.name}"
-        if self._state.peek("services", *owner) is None:
+        service = self._state.peek("services", *owner)
+        if service is None:
             made = datetime.strptime(obj["metadata"]["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
             if self._now() - made > GRACE:
                 message = f"IPAddress: {name} {where} appears to have leaked: cleaning up"
-                await self._free(entry, "leak", "IPAddressNotAllocated", message)
+                gone = deletion_of(self._store.reads, "services", *owner)
+                await self._free(entry, "IPAddressNotAllocated", message, cause=gone or entry.revision)
         elif not self._has(owner, name):
             message = f"IPAddress: {name} {where} has a wrong reference; cleaning up"
-            await self._free(entry, "leak", "IPAddressWrongReference", message)
+            await self._free(entry, "IPAddressWrongReference", message, cause=service.revision)
 
-    async def _free(self, entry: Entry, error: str, reason: str, message: str) -> None:
-        await self.report(entry, error, reason, message, ADDRESS_ACTION)
-        await self.commit(CompanionChange(key=entry.key, old=entry, object=None))
+    async def _free(self, entry: Entry, reason: str, message: str, *, cause: int) -> None:
+        await self.report(entry, "leak", reason, message, ADDRESS_ACTION)
+        await self.commit(CompanionChange(key=entry.key, old=entry, object=None), cause=cause)
 
 
 def _given_to(obj: Object, name: str, owner: Owner) -> Object:

@@ -92,7 +92,7 @@ class NodePortRepair(RepairLoop):
         if held is not None:
             obj["metadata"] = held.object()["metadata"]
             del obj["metadata"]["resourceVersion"]
-        await self.commit(CompanionChange(key=port_key(number), old=held, object=obj))
+        await self.commit(CompanionChange(key=port_key(number), old=held, object=obj), cause=keeper.revision)
 
     async def _check_unused(self, number: int, entry: Entry) -> None:
         passes = self._leaks[number] = self._leaks.get(number, 0) + 1
@@ -102,7 +102,7 @@ class NodePortRepair(RepairLoop):
         log.warning("the node port %d appears to have leaked: cleaning up", number)
         self.metrics.errors["leak"] += 1
         del self._leaks[number]
-        await self.commit(CompanionChange(key=entry.key, old=entry, object=None))
+        await self.commit(CompanionChange(key=entry.key, old=entry, object=None), cause=entry.revision)
 
 
 def _used(services: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:

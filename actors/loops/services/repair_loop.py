@@ -67,6 +67,10 @@ class RepairLoop(ABC):
         self.metrics.errors[error] += 1
         await self._recorder.warn(entry, reason, message, action=action)
 
-    async def commit(self, change: CompanionChange) -> None:
-        """Commit the change unless the object has changed in the meantime; then it is checked again later."""
-        await self._store.writes.commit_own_changes(system_caller(self._component, "update"), [change])
+    async def commit(self, change: CompanionChange, *, cause: int) -> None:
+        """Commit the change unless the object has changed in the meantime; then it is checked again later.
+
+        ``cause``: as in loops/causes.py.
+        """
+        caller = system_caller(self._component, "update", cause=cause)
+        await self._store.writes.commit_own_changes(caller, [change])

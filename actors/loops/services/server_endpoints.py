@@ -25,6 +25,7 @@ from datetime import UTC, datetime, timedelta
 import trio
 
 from kubechronicle.actors.companion_changes import CompanionChange
+from kubechronicle.actors.loops.causes import NO_CHANGE, deletion_of
 from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.targets import Target, new_object
@@ -167,7 +168,7 @@ class ServerEndpoints:
         renewal, the other servers would take the address of this one out of the endpoints."""
         change = CompanionChange(key=Key(LEASES, LEASE_NAMESPACE, name), old=held, object=obj)
         verb = "delete" if obj is None else "update"
-        await self._store.writes.commit_own_changes(system_caller(COMPONENT, verb), [change])
+        await self._store.writes.commit_own_changes(system_caller(COMPONENT, verb, cause=NO_CHANGE), [change])
 
     def _is_renewed(self, lease: Object) -> bool:
         """Return True if another process of this server has renewed the Lease a moment ago, by their common clock."""
@@ -285,17 +286,18 @@ class ServerEndpoints:
         if self._store.reads.peek(target.rt.resource, target.namespace, target.name) is None:
             body = {"apiVersion": target.rt.api_version, "kind": target.rt.kind, **obj}
             try:
-                await self._store.writes.create(system_caller(COMPONENT, "create"), target, body)
+                cause = deletion_of(self._store.reads, target.rt.resource, target.namespace, target.name)
+                await self._store.writes.create(system_caller(COMPONENT, "create", cause=cause), target, body)
                 return
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
-        await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
+        await self._store.writes.edit(system_caller(COMPONENT, "update", cause=NO_CHANGE), target, change)
 
     async def _edit(self, plural: str, group: str, change: Callable[[Object], Object]) -> None:
         target = self._target(plural, group, "default", SERVICE_NAME)
         try:
-            await self._store.writes.edit(system_caller(COMPONENT, "update"), target, change)
+            await self._store.writes.edit(system_caller(COMPONENT, "update", cause=NO_CHANGE), target, change)
         except RETRIED as error:
             log.warning("this server's address could not be removed from %s: %s", plural, error)
 

@@ -71,18 +71,18 @@ class ServiceCIDRLoop:
             obj = entry.object()
             name, meta = entry.key.name, obj["metadata"]
             if not meta.get("deletionTimestamp"):
-                await self._keep(name, obj)
+                await self._keep(name, obj, entry.revision)
             elif FINALIZER in (meta.get("finalizers") or ()):
-                in_deletion += not await self._release(name, obj)
+                in_deletion += not await self._release(name, obj, entry.revision)
         return in_deletion
 
-    async def _keep(self, name: str, obj: Object) -> None:
+    async def _keep(self, name: str, obj: Object, cause: int) -> None:
         if FINALIZER not in (obj["metadata"].get("finalizers") or ()):
-            await self._edit(name, lambda held: _with_finalizers(held, lambda known: [*known, FINALIZER]))
+            await self._edit(name, lambda held: _with_finalizers(held, lambda known: [*known, FINALIZER]), cause)
         if not is_ready(obj) or not (obj.get("status") or {}).get("conditions"):
-            await self._edit(name, lambda held: with_condition(held, "Ready", "True", message=READY), "status")
+            await self._edit(name, lambda held: with_condition(held, "Ready", "True", message=READY), cause, "status")
 
-    async def _release(self, name: str, obj: Object) -> bool:
+    async def _release(self, name: str, obj: Object, cause: int) -> bool:
         """Remove the finalizer if no address needs the ServiceCIDR. Return True if removed."""
         # An address that another replica allocated just now must be visible before its range may be removed.
         await self._store.reads.wait_consistent()
@@ -91,6 +91,7 @@ class ServiceCIDRLoop:
                 await self._edit(
                     name,
                     lambda held: with_condition(held, "Ready", "False", reason="Terminating", message=IN_USE),
+                    cause,
                     "status",
                 )
             return False
@@ -98,7 +99,7 @@ class ServiceCIDRLoop:
         if self._now() - deleted < DELETION_GRACE:
             return False
         await self._edit(
-            name, lambda held: _with_finalizers(held, lambda known: [one for one in known if one != FINALIZER])
+            name, lambda held: _with_finalizers(held, lambda known: [one for one in known if one != FINALIZER]), cause
         )
         return True
 
@@ -123,9 +124,9 @@ class ServiceCIDRLoop:
                 return True
         return False
 
-    async def _edit(self, name: str, change: Callable[[Object], Object], subresource: str = "") -> None:
+    async def _edit(self, name: str, change: Callable[[Object], Object], cause: int, subresource: str = "") -> None:
         target = Target(rt=self._rt, name=name, manager=COMPONENT, subresource=subresource)
-        await edit_if_exists(self._store, COMPONENT, target, change)
+        await edit_if_exists(self._store, COMPONENT, target, change, cause=cause)
 
 
 def _with_finalizers(obj: Object, change: Callable[[list[str]], list[str]]) -> Object:

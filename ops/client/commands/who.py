@@ -1,6 +1,6 @@
 """`who created|deleted|changed TYPE/NAME`, `who set TYPE/NAME FIELD`: one sentence, then the details of the request.
 
-A deletion by a controller is traced to its cause: the deletion of the namespace, or that of an owner.
+A change that is a consequence of another one is traced to its cause (causes.py), up to a person or a program.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from kubechronicle.api.history.field_values import moved, values_at
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client.causes import VERBS, chain_of, past_tense, subject_of
 from kubechronicle.ops.client.commands import can_i
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import ago, format_time
-from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, number_of, read_revisions, scopes_of
+from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, read_revisions, scopes_of
 from kubechronicle.ops.client.revision_texts import revision_document, user_of
 from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
@@ -40,8 +41,6 @@ EXAMPLES: Final = """\
 """
 CAN: Final = "can"
 ACTIONS: Final = ("created", "deleted", "changed", "set", CAN)
-# The longest chain of causes.
-MAX_CAUSES: Final = 6
 # The number of an object's last changes that are searched for the request that marked it for deletion.
 SEARCHED_CHANGES: Final = 50
 
@@ -70,6 +69,8 @@ class Answer(NamedTuple):
     ``old``, ``new``: the field's values before and after, with `set`
     ``because``: the cause, at most one
     ``gone``: false for an object that is still in deletion
+    ``how``: how it is known to be a cause, "" if that is recorded
+    ``stopped``: why there may be earlier causes
     """
 
     subject: Subject
@@ -80,6 +81,8 @@ class Answer(NamedTuple):
     new: tuple[Any, ...] = ()
     because: tuple[Answer, ...] = ()
     gone: bool = True
+    how: str = ""
+    stopped: str = ""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -148,11 +151,11 @@ class _Search:
             yield from self._deletions(subject)
         elif action == "created":
             for revision in self._revisions(subject, {"operation": "Create"}, limit=self._limit):
-                yield Answer(subject, revision, "created")
+                yield Answer(subject, revision, "created", because=self._because(revision))
         elif action == "changed":
-            verbs = {"Create": "created", "Delete": "deleted"}
             for revision in self._revisions(subject, {}, content="diff", limit=self._limit):
-                yield Answer(subject, revision, verbs.get(revision["operation"], "changed"))
+                verb = VERBS.get(revision["operation"], "changed")
+                yield Answer(subject, revision, verb, because=self._because(revision))
         else:
             yield from self._field_changes(subject, field)
 
@@ -170,7 +173,8 @@ class _Search:
             old = tuple(values_at(revision.get("before") or {}, field))
             new = tuple(values_at(revision.get("after") or {}, field))
             if not same(list(old), list(new)):
-                yield Answer(subject, revision, "set" if new else "removed", field, old, new)
+                verb = "set" if new else "removed"
+                yield Answer(subject, revision, verb, field, old, new, because=self._because(revision))
         if not readable:
             for revision in self._revisions(subject, {}, limit=1):
                 if revision.get("redacted"):
@@ -189,14 +193,10 @@ class _Search:
         if newest is not None and newest["operation"] != "Delete":
             request = self._deletion_request(subject, newest["object"].get("uid", ""))
             if request is not None:
-                causes = self._causes(subject, request, request, MAX_CAUSES)
-                yield Answer(subject, request, "deleted", gone=False, because=causes)
+                yield Answer(subject, request, "deleted", gone=False, because=self._because(request))
         for revision in self._revisions(subject, {"operation": "Delete"}, limit=self._limit):
-            yield self._deletion(subject, revision, MAX_CAUSES)
-
-    def _deletion(self, subject: Subject, revision: Object, max_causes: int) -> Answer:
-        request = self._deletion_request(subject, revision["object"].get("uid", "")) or revision
-        return Answer(subject, request, "deleted", because=self._causes(subject, revision, request, max_causes))
+            request = self._deletion_request(subject, revision["object"].get("uid", "")) or revision
+            yield Answer(subject, request, "deleted", because=self._because(request))
 
     def _deletion_request(self, subject: Subject, uid: str) -> Object | None:
         """Return the change that marked the object for deletion, None if it was deleted at once."""
@@ -211,41 +211,17 @@ class _Search:
                 return revision
         return None
 
-    def _causes(self, subject: Subject, revision: Object, request: Object, max_causes: int) -> tuple[Answer, ...]:
-        """Return the deletion for which a controller deleted the object: that of an owner, or of the namespace.
-
-        ``revision`` deleted the object, ``request`` marked it for deletion.
-        """
-        user = (request.get("who") or {}).get("username", "")
-        if not max_causes or not user.startswith("system:"):
-            return ()
-        until = {"revision.to": str(number_of(request))}
-        for owner, uid in [*self._owners(subject, revision), *self._namespace(subject)]:
-            fields = until | ({"object.uid": uid} if uid else {})
-            for change in self._revisions(owner, fields, limit=SEARCHED_CHANGES, bounded=False, content="diff"):
-                if change["operation"] == "Delete" or _sets_deletion_timestamp(change):
-                    return (self._deletion(owner, change, max_causes - 1),)
-                if not uid and change["operation"] == "Create":
-                    break
-        return ()
-
-    def _owners(self, subject: Subject, revision: Object) -> list[tuple[Subject, str]]:
-        """Return the owners with their UIDs, the controller first."""
-        path = f"{scopes_of(subject)[0].path}/{revision['metadata']['name']}"
-        with_objects = self._session.client.get_if(path) or {}
-        obj = with_objects.get("before") or with_objects.get("after") or {}
-        references = (obj.get("metadata") or {}).get("ownerReferences") or []
-        owners = []
-        for reference in sorted(references, key=lambda each: not each.get("controller")):
-            kind = self._kinds.of_object(reference.get("apiVersion", ""), reference.get("kind", ""))
-            if kind is not None:
-                namespace = subject.namespace if kind.namespaced else ""
-                owners.append((Subject(kind, namespace, reference.get("name", "")), reference.get("uid", "")))
-        return owners
-
-    def _namespace(self, subject: Subject) -> list[tuple[Subject, str]]:
-        kind = self._kinds.of_resource("", "namespaces")
-        return [(Subject(kind, "", subject.namespace), "")] if kind is not None and subject.namespace else []
+    def _because(self, revision: Object) -> tuple[Answer, ...]:
+        """Return the cause of a change, with its own."""
+        chain = chain_of(self._session.client, revision)
+        found: tuple[Answer, ...] = ()
+        for place in range(len(chain.links) - 1, 0, -1):
+            link, known = chain.links[place], chain.links[place - 1].get("known", "")
+            how = str(chain.links[place - 1].get("explained", "")) if known == "inferred" else ""
+            last = chain.stopped if place == len(chain.links) - 1 else ""
+            subject = subject_of(self._kinds, link)
+            found = (Answer(subject, link, past_tense(link), because=found, how=how, stopped=last),)
+        return found
 
 
 def _sets_deletion_timestamp(revision: Object) -> bool:
@@ -312,7 +288,11 @@ def _print(session: Session, answers: Sequence[Answer]) -> None:
         cause, indent = answer, ""
         while cause.because:
             cause, indent = cause.because[0], f"{indent}  "
-            screen.line(f"{indent}because {sentence(cause, now)}")
+            screen.line(
+                f"{indent}because {sentence(cause, now)}", Painted(f"  ({cause.how})" if cause.how else "", "dim")
+            )
+            if cause.stopped:
+                screen.line(f"{indent}  ", Painted(f"earlier causes are not known: {cause.stopped}", "warning"))
         if answer.field and (
             remark := moved(answer.revision.get("before"), answer.revision.get("after"), answer.field)
         ):
@@ -336,4 +316,5 @@ def _document(answer: Answer, session: Session) -> Object:
         document |= {"field": answer.field, "old": list(answer.old), "new": list(answer.new)}
     if answer.because:
         document["because"] = [_document(cause, session) for cause in answer.because]
+    document |= {name: text for name, text in (("inferred", answer.how), ("stopped", answer.stopped)) if text}
     return document

@@ -172,7 +172,7 @@ async def _create_late(server: InProcess, rt: Any) -> None:
     from kubechronicle.actors.writing.writes import Target
 
     target = Target(rt=rt, namespace="default", manager="late")
-    await server.store.writes.create(system_caller("test", "create"), target, widget("late"))
+    await server.store.writes.create(system_caller("test", "create", cause=0), target, widget("late"))
 
 
 async def test_another_leader_goes_on_where_one_was_stopped(autojump_clock: MockClock) -> None:
@@ -210,6 +210,6 @@ async def test_a_definition_of_version_0_1_0_gets_its_stored_versions(autojump_c
         old = entry.object()
         del old["status"]["storedVersions"]
         change = CompanionChange(key=entry.key, old=entry, object=old)
-        await server.store.writes.commit_own_changes(system_caller("0.1.0", "update"), [change])
+        await server.store.writes.commit_own_changes(system_caller("0.1.0", "update", cause=0), [change])
         await trio.testing.wait_all_tasks_blocked()
         assert (await server.get(f"{CRDS}/{NAME}"))["status"]["storedVersions"] == ["v1", "v2"]

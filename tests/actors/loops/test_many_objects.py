@@ -36,7 +36,7 @@ QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 async def fill(server: InProcess, resource: str, namespace: str, count: int, obj: dict[str, Any]) -> None:
     """Create ``count`` objects o000000, o000001, … like ``obj``, without the rules of creations."""
-    caller = system_caller("test", "create")
+    caller = system_caller("test", "create", cause=0)
     for start in range(0, count, AT_ONCE):
         changes = []
         for number in range(start, min(start + AT_ONCE, count)):

@@ -32,7 +32,7 @@ async def write_to_log(server: InProcess, key: Any, obj: Any) -> None:
     """Change the log directly, past the server, as an operator may."""
     old = server.store.reads.peek(*key)
     assert await server.store.writes.commit_own_changes(
-        system_caller("test", "update"), [CompanionChange(key=key, old=old, object=obj)]
+        system_caller("test", "update", cause=0), [CompanionChange(key=key, old=old, object=obj)]
     )
 
 

@@ -530,7 +530,7 @@ async def test_an_edit_is_computed_again_after_a_concurrent_change(autojump_cloc
         with lagging(two) as gate:
             await one.patch(f"{MAPS}/a", {"data": {"x": "2"}})
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(two.store.writes.edit, system_caller("test", "update"), target, change)
+                nursery.start_soon(two.store.writes.edit, system_caller("test", "update", cause=0), target, change)
                 await wait_all_tasks_blocked()
                 gate.release()
         assert seen == [{"x": "1"}, {"x": "2"}]

@@ -25,7 +25,7 @@ Command = Callable[..., Awaitable[tuple[int, str]]]
 
 REWRITE = (
     "update kubechronicle.log set user_name = 'mallory' where revision = 2",
-    f"update kubechronicle.log set digest = sha256(record_send(row({', '.join(COLUMNS[:-1])})))",
+    f"update kubechronicle.log set digest = sha256(record_send(row({', '.join(COLUMNS[:-2])})))",
     "update kubechronicle.log l set hash = c.hash from (select revision, kubechronicle.chain((select"
     " sha256(uuid_send(log_id)) from kubechronicle.head), digest) over (order by revision rows unbounded preceding)"
     " as hash from kubechronicle.log) c where c.revision = l.revision",

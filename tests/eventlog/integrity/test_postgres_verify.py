@@ -125,7 +125,7 @@ async def test_a_reason_is_covered_by_the_digest(log: Any, run_sql: RunSql, remo
 
 async def test_a_complete_recomputation_is_detected_by_a_noted_hash(log: Any, run_sql: RunSql) -> None:
     noted = await log.verify()
-    columns = ", ".join(COLUMNS[:-1])  # without a reason
+    columns = ", ".join(COLUMNS[:-2])  # without reason and cause
     run_sql(
         "update kubechronicle.log set user_name = 'mallory' where revision = 5",
         f"update kubechronicle.log set digest = sha256(record_send(row({columns})))",
@@ -188,7 +188,7 @@ class Row(tuple):  # type: ignore[type-arg]
 
 
 def row(revision: int, before: bytes, **changed: Any) -> Row:
-    values: dict[str, Any] = dict.fromkeys(COLUMNS, "")
+    values: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {"cause": 0}
     values |= {"revision": revision, "create_revision": revision, "version": 1, "previous_revision": 0}
     values |= {"committed_at": datetime(2026, 1, 1, tzinfo=UTC), "operation": 1, "user_groups": [], "user_extra": None}
     values |= {"object": "{}"} | changed

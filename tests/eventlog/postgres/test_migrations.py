@@ -203,6 +203,7 @@ DIGESTS = {
     "0022": "afc975a0064e3aca62d261b34bec67002c8902cb5d88bfc6b96101fbf146886b",
     "0023": "ad547557d20dbc495009ed10a01d17eed5564cd6754642ba40c4b2c406b9b64d",
     "0024": "aaa79ff467fcab38c311557a24356c40f730489542b6eee5d21496c1eae6d553",
+    "0025": "65a7c71d278e4afcd806bb0ded61353ec09fb1a919e1239befd9a57c59d83eb5",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 

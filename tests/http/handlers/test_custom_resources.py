@@ -430,7 +430,7 @@ async def test_a_late_write_by_the_former_schema_is_read_with_the_present_one(au
         assert entry is not None
         late = CompanionChange(key=entry.key, old=entry, object=entry.object() | {"gone": "g"})
         async with server.watch(f"{WIDGETS}?watch=1&resourceVersion={entry.revision}") as stream:
-            assert await server.store.writes.commit_own_changes(system_caller("test", "update"), [late])
+            assert await server.store.writes.commit_own_changes(system_caller("test", "update", cause=0), [late])
             event = await stream.next()
         assert event is not None
         for found in (event["object"], await server.get(f"{WIDGETS}/a"), (await server.get(WIDGETS))["items"][0]):

@@ -1,0 +1,156 @@
+"""RevisionCauses: a change with the chain of its causes, up to a person, a program or the server's own start.
+
+    revision 9    the garbage collector deletes a Pod          recorded: 8
+    revision 8    the garbage collector deletes a ReplicaSet   recorded: 7
+    revision 7    jane deletes the Deployment                  none
+
+``cause_of`` (api/history/causes.py) asks; the answers come from index ranges of the log, so that a chain costs the same
+in a log of any length. A change of a namespace, or of cluster-scoped objects, whose revisions the client may not list
+ends the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from kubechronicle.actors.history.change_records import change_of
+from kubechronicle.actors.history.log_changes import LogChanges
+from kubechronicle.actors.history.revision_entries import SecretValues
+from kubechronicle.api.history.causes import NAMESPACES, Asked, Asking, Cause, Fact, Seen, cause_of, explained, fact_of
+from kubechronicle.api.history.masking import masked_change
+from kubechronicle.api.history.revisions import API_VERSION, revision_object
+from kubechronicle.api.registry.registry import Registry
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
+from kubechronicle.eventlog.queries.chunks import pair_size
+from kubechronicle.eventlog.records import Operation, Record
+
+MOST_LINKS: Final = 20
+"""Links of a chain. A cause is always earlier, so a chain has an end; this bounds the work."""
+SEARCHED: Final = 100
+"""Changes of one object that are searched for the one that others react to."""
+CHUNK: Final = 10
+"""Changes read at once: most often the newest is the one."""
+
+MayList = Callable[[str], Awaitable[int]]
+"""Return the first revision of a namespace ("": of cluster-scoped objects) that the client may list, NEVER for none."""
+OfRevision = Callable[[int], Awaitable[LogChanges]]
+"""Return the changes of the log that holds a revision."""
+
+
+async def causes(
+    of_revision: OfRevision, may_list: MayList, registry: Registry, number: int, *, values: SecretValues | None = None
+) -> dict[str, Any]:
+    """Return the RevisionCauses of a change. ``stopped``: why the chain ends before its beginning is known."""
+    chain = _Chain(of_revision, may_list, registry, values or SecretValues())
+    links, stopped = await chain.links(number)
+    return {"apiVersion": API_VERSION, "kind": "RevisionCauses", "links": links} | (
+        {"stopped": stopped} if stopped else {}
+    )
+
+
+class _Chain:
+    def __init__(self, of_revision: OfRevision, may_list: MayList, registry: Registry, values: SecretValues) -> None:
+        self._of_revision, self._may_list, self._registry, self._values = of_revision, may_list, registry, values
+
+    async def links(self, number: int) -> tuple[list[dict[str, Any]], str]:
+        """Return the revisions from a change to its first cause, and why there may be more."""
+        found: list[dict[str, Any]] = []
+        while number and len(found) < MOST_LINKS:
+            changes = await self._of_revision(number)
+            pair = await _one(changes, number)
+            if pair is None:
+                return found, f"revision {number} is not kept any more"
+            record, before = pair
+            if number < await self._may_list(record.key.namespace):
+                where = f"namespace {record.key.namespace}" if record.key.namespace else "cluster-scoped objects"
+                return found, f"you may not list revision {number}, of {where}"
+            fact = await self._fact(changes, record, before)
+            cause = await self._answered(changes, cause_of(fact))
+            found.append(_link(fact, cause))
+            number = cause.revision if cause is not None and cause.revision < number else 0
+        return found, f"more than {MOST_LINKS} links" if number else ""
+
+    async def _answered(self, changes: LogChanges, asking: Asking) -> Cause | None:
+        try:
+            asked = next(asking)
+            while True:
+                asked = asking.send(await self._answer(changes, asked))
+        except StopIteration as stop:
+            result: Cause | None = stop.value
+            return result
+
+    async def _answer(self, changes: LogChanges, asked: Asked) -> Seen | None:
+        """Return the change that a question is about, from the log."""
+        fact, owner = asked.fact, asked.owner
+        resource, namespace, name, uid = fact.resource, fact.namespace, fact.name, fact.uid
+        if asked.about == "namespace":
+            resource, namespace, name, uid = NAMESPACES, "", fact.namespace, ""
+        elif asked.about == "node":
+            resource, namespace, name, uid = "nodes", "", fact.node, ""
+        elif owner is not None:
+            rt = self._registry.by_api_version(owner.api_version, owner.kind)
+            if rt is None:
+                return None
+            resource, name, uid = rt.resource, owner.name, owner.uid
+            namespace = fact.namespace if rt.namespaced else ""
+        query = ChangeQuery(
+            until=fact.revision - 1,
+            namespaced=bool(namespace),
+            namespace=namespace,
+            name=name,
+            resources=(resource,),
+            texts=(("uid", Text(value=uid)),) if uid else (),
+        )
+        return await self._last(changes, query, deletion=asked.about in ("namespace", "mark"))
+
+    async def _last(self, changes: LogChanges, query: ChangeQuery, *, deletion: bool) -> Seen | None:
+        """Return the last matching change that is no report, or with ``deletion`` the first request of the deletion."""
+        seen, read = None, 0
+        while read < SEARCHED:
+            chunk = await changes.log.changes(query, limit=CHUNK)
+            for record, before in chunk:
+                fact = await self._fact(changes, record, before)
+                if deletion and fact.is_deletion:
+                    seen = _seen(fact)
+                elif deletion and (record.operation is Operation.CREATE or seen is not None):
+                    return seen
+                elif not deletion and (not fact.is_report or record.operation is Operation.CREATE):
+                    return _seen(fact)
+            if chunk.is_last(CHUNK):
+                return seen
+            query = replace(query, until=chunk[-1][0].revision - 1)
+            read += len(chunk)
+        return seen
+
+    async def _fact(self, changes: LogChanges, record: Record, before: Record | None) -> Fact:
+        readable, size = await changes.may_read(record), pair_size((record, before))
+        await changes.turn.begin(size)
+        return await changes.turn.run(
+            size, partial(_fact, record, before, self._values, changes.reads.name, readable=readable)
+        )
+
+
+async def _one(changes: LogChanges, number: int) -> tuple[Record, Record | None] | None:
+    found: Sequence[tuple[Record, Record | None]] = await changes.log.changes(
+        ChangeQuery(after=number - 1, until=number), limit=1
+    )
+    return found[0] if found else None
+
+
+def _seen(fact: Fact) -> Seen:
+    return Seen(fact.revision, fact.is_deletion, fact.is_controller)
+
+
+def _fact(record: Record, before: Record | None, values: SecretValues, database: str, *, readable: bool) -> Fact:
+    change = masked_change(change_of(record, before, database), values.key)
+    return fact_of(change, revision_object(change, content="", readable=readable), readable=readable)
+
+
+def _link(fact: Fact, cause: Cause | None) -> dict[str, Any]:
+    """Return the revision of a link, with its cause and how that is known."""
+    if cause is None:
+        return dict(fact.document)
+    return fact.document | {"because": str(cause.revision), "known": cause.kind, "explained": explained(cause)}
