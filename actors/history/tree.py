@@ -21,6 +21,7 @@ from kubechronicle.actors.history.merging import Share
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.causes import Fact, because, causes_of, fact_of
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
@@ -227,7 +228,7 @@ async def _changes(
     log: RevisionLog, reads: LogChanges, scope: ChangeQuery, nodes: Sequence[Node], values: SecretValues
 ) -> tuple[dict[str, list[dict[str, Any]]], bool]:
     """Return the revisions of the objects in the period, by uid, and whether there are more."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    facts: list[Fact] = []
     left = MOST_CHANGES
     for node in nodes:
         query = replace(
@@ -244,16 +245,20 @@ async def _changes(
                 size = pair_size((record, before))
                 readable = await reads.may_read(record)
                 await reads.turn.begin(size)
-                work = partial(_document, record, before, values, readable=readable)
-                found.setdefault(node.uid, []).append(await reads.turn.run(size, work))
+                work = partial(_fact, record, before, values, readable=readable)
+                facts.append(await reads.turn.run(size, work))
             await trio.lowlevel.checkpoint()
             left -= len(chunk)
             if chunk.is_last(limit):
                 break
             query = replace(query, after=chunk[-1][0].revision)
+    causes = causes_of(sorted(facts, key=lambda fact: fact.revision))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for fact in facts:
+        found.setdefault(fact.uid, []).append(fact.document | because(causes.get(fact.revision)))
     return found, not left
 
 
-def _document(record: Record, before: Record | None, values: SecretValues, *, readable: bool) -> dict[str, Any]:
+def _fact(record: Record, before: Record | None, values: SecretValues, *, readable: bool) -> Fact:
     change = masked_change(change_of(record, before), values.key)
-    return revision_object(change, content="", readable=readable)
+    return fact_of(change, revision_object(change, content="", readable=readable), readable=readable)

@@ -242,7 +242,7 @@ def because(cause: Cause | None) -> dict[str, Any]:
     """Return the members of a revision's document about its cause."""
     if cause is None:
         return {}
-    return {"because": str(cause.revision)} | ({"inferred": True} if cause.kind == "inferred" else {})
+    return {"because": str(cause.revision), "known": cause.kind}
 
 
 _REACTIONS: Final[Mapping[str, str]] = {

@@ -196,7 +196,7 @@ class MemoryStore:
         ordered = self._rows[first:end]
         if query.newest_first:
             ordered.reverse()
-        without_texts = replace(query, texts=())  # only they need the user of a row
+        without_texts = replace(query, texts=(), causes=())  # only they need the user of a row
         candidates = filter(without_texts.matches, ordered)
         rows = filter(query.matches, (structs.replace(row, who=self.who[row.revision]) for row in candidates))
         if not query.with_replaced:

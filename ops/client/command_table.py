@@ -13,6 +13,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "blame": "Print an object's YAML, each line with the user that last set it.",
     "diff": "Print the differences between two moments as YAML.",
     "who": "Tell who created, deleted or changed an object, or set one of its fields.",
+    "why": "Tell which changes explain the state of an object, up to the people who caused them.",
     "bisect": "Find the changes at which a condition on objects began or ceased to hold.",
     "can-i": "Tell whether a user was allowed to make a request at a moment, since when, and by whom.",
     "between": "List all changes between two moments.",

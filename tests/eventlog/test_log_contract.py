@@ -36,6 +36,7 @@ ALICE = Who(
     verb="patch",
     extra={"scopes": ("a", "b")},
     reason="ticket 42, “née”",
+    cause=3,
 )
 
 CREATE, UPDATE, DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE

@@ -184,9 +184,10 @@ def _consequences(change: Object, children: Mapping[str, Sequence[Object]], dept
         if place == SHOWN:
             yield Painted(f"{'  ' * depth}└ … {len(groups) - SHOWN} more", "dim")
             return
+        sure = "" if any(each.get("known") != "inferred" for each in members) else "  (inferred)"
         name = object_cell(members[0]) if len({object_cell(each) for each in members}) == 1 else kind
         times = f" ×{len(members)}" if len(members) > 1 else ""
-        yield Painted(f"{'  ' * depth}└ {action} {name}{times}  by {user}", "dim")
+        yield Painted(f"{'  ' * depth}└ {action} {name}{times}  by {user}{sure}", "dim")
         if depth < DEPTH:
             deepest = max(members, key=lambda each: len(children.get(each["metadata"]["name"], ())))
             yield from _consequences(deepest, children, depth + 1)

@@ -115,6 +115,9 @@ def _lines_of(entry: tuple[int, Object], *, no_status: bool) -> list[tuple[datet
         if no_status and _is_report(revision):
             continue
         text = f"{action_of(revision)} {_name(each)}  by {user_of(revision)}  {changed_cell(revision)}"
+        known = revision.get("known", "mark")
+        if known != "mark":  # the mark for deletion is another line
+            text += f"  (because of revision {revision['because']}{', as inferred' if known == 'inferred' else ''})"
         found.append((_time(revision["time"]), int(revision["metadata"]["name"]), text))
     for event in each["events"]:
         words = " ".join(str(event.get(part, "")) for part in ("type", "reason", "message"))

@@ -94,10 +94,10 @@ async def test_a_migration_continues_on_another_server(
     store = MemoryStore()
     rewrite = StorageMigrationLoop._rewrite
 
-    async def interrupted(loop: StorageMigrationLoop, rt: Any, entry: Any) -> None:
+    async def interrupted(loop: StorageMigrationLoop, rt: Any, entry: Any, cause: int) -> None:
         if entry.key.name == "b":
             await trio.sleep_forever()
-        await rewrite(loop, rt, entry)
+        await rewrite(loop, rt, entry, cause)
 
     async with serve(store) as server:
         await widgets(server, "a", "b", "c")
@@ -142,9 +142,9 @@ async def test_stored_versions_stay_after_a_change_of_the_definition(
     async with serve() as server:
         await widgets(server, "a")
 
-        async def changed(loop: StorageMigrationLoop, rt: Any, entry: Any) -> None:
+        async def changed(loop: StorageMigrationLoop, rt: Any, entry: Any, cause: int) -> None:
             await change_storage(server, "v1")
-            await rewrite(loop, rt, entry)
+            await rewrite(loop, rt, entry, cause)
 
         monkeypatch.setattr(StorageMigrationLoop, "_rewrite", changed)
         await server.post(MIGRATIONS, migration("m"))
@@ -161,10 +161,10 @@ async def test_errors_of_writes(
 ) -> None:
     rewrite, failures = StorageMigrationLoop._rewrite, [code]
 
-    async def failing(loop: StorageMigrationLoop, rt: Any, entry: Any) -> None:
+    async def failing(loop: StorageMigrationLoop, rt: Any, entry: Any, cause: int) -> None:
         if failures:
             raise status.StatusError(failures.pop(), "", "it went wrong")
-        await rewrite(loop, rt, entry)
+        await rewrite(loop, rt, entry, cause)
 
     monkeypatch.setattr(StorageMigrationLoop, "_rewrite", failing)
     async with serve() as server:

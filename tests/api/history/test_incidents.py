@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.history.incidents import Before, Fact, causes_of, incident_document, ranked
+from kubechronicle.api.history.causes import Fact, Owner
+from kubechronicle.api.history.causes import causes_of as found_causes
+from kubechronicle.api.history.incidents import Before, incident_document, ranked
 
 CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 BEFORE = Before(1, frozenset(("jane", CONTROLLER)), frozenset((("jane", "deployments.apps"), (CONTROLLER, "pods"))))
@@ -14,7 +16,13 @@ def fact(revision: int, resource: str, name: str, user: str, *changed: str, **mo
     operation, owners, verb = more.get("operation", "Update"), more.get("owners", ()), more.get("verb", "patch")
     document = {"operation": operation, "changed": list(changed), "request": {"verb": verb}}
     namespace = "" if resource == "namespaces" else "shop"
-    return Fact(revision, resource, namespace, name, f"{resource}-{name}", user, document, owners, revision - 1)
+    references = tuple(Owner(uid, "", "", "") for uid in owners)
+    uid, recorded = f"{resource}-{name}", more.get("recorded", 0)
+    return Fact(revision, resource, namespace, name, uid, user, document, references, revision - 1, recorded)
+
+
+def causes_of(facts: list[Fact]) -> dict[int, int]:
+    return {revision: cause.revision for revision, cause in found_causes(facts).items()}
 
 
 def rollout() -> list[Fact]:
@@ -86,7 +94,7 @@ def test_unusual_changes_come_first() -> None:
         fact(18, "rolebindings.rbac.authorization.k8s.io", "x", "jane", operation="Create"),
         fact(19, "secrets", "key", "bob", operation="Delete", verb="delete"),
     ]
-    found = ranked(facts, BEFORE, causes_of(facts))
+    found = ranked(facts, BEFORE, found_causes(facts))
     assert [each.revision for _, _, each in found[:4]] == [19, 18, 10, 17]
     assert found[0][1] == ["deletion", "first change by this user"]
     assert found[1][1] == ["first change of this kind by this user", "rights"]

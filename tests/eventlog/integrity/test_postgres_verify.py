@@ -123,6 +123,17 @@ async def test_a_reason_is_covered_by_the_digest(log: Any, run_sql: RunSql, remo
     assert (problem.revision, "edited" in problem.message) == (revision, True)
 
 
+@pytest.mark.parametrize(("reason", "edited"), [("", 0), ("", 3), ("ticket 42", 0)])
+async def test_a_cause_is_covered_by_the_digest(log: Any, run_sql: RunSql, reason: str, edited: int) -> None:
+    await write(log, "because", who=replace(WHO, reason=reason, cause=2))
+    assert (await log.verify()).problem is None
+    revision = (await log.head()).revision
+    run_sql(f"update kubechronicle.log set cause = {edited} where revision = {revision}")
+    problem = (await log.verify()).problem
+    assert problem is not None
+    assert (problem.revision, "edited" in problem.message) == (revision, True)
+
+
 async def test_a_complete_recomputation_is_detected_by_a_noted_hash(log: Any, run_sql: RunSql) -> None:
     noted = await log.verify()
     columns = ", ".join(COLUMNS[:-2])  # without reason and cause

@@ -74,6 +74,17 @@ async def test_both_logs_return_the_same_changes(replicas: Opener) -> None:
         assert summary(await log.changes(query, limit=7)) == summary(expected[:7]), query
 
 
+async def test_consequences_are_found_by_their_cause(replicas: Opener) -> None:
+    log = await replicas()
+    for name, cause in (("a", 0), ("b", 1), ("c", 2), ("d", 1)):
+        key = Key("configmaps", "ns", name)
+        change = Change(key=key, uid=name, expected=0, operation=Operation.CREATE, body=b'{"metadata":{"name":"x"}}')
+        transaction = Transaction(changes=(change,), who=Who(user="u", cause=cause))
+        await log.append(Batch(id=uuid4(), transactions=(transaction,)))
+    found = await log.changes(ChangeQuery(causes=(1, 7), newest_first=False), limit=10)
+    assert [(record.key.name, record.who.cause if record.who else 0) for record, _ in found] == [("b", 1), ("d", 1)]
+
+
 async def test_postgres_leaves_out_changes_that_cannot_have_the_reason(replicas: Opener) -> None:
     """An object with a change-cause may have it: the reader decides that. So may an encrypted one."""
     log = await replicas()
