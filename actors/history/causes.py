@@ -4,9 +4,9 @@
     revision 8    the garbage collector deletes a ReplicaSet   recorded: 7
     revision 7    jane deletes the Deployment                  none
 
-``cause_of`` (api/history/causes.py) asks; the answers come from index ranges of the log, so that a chain costs the same
-in a log of any length. A change of a namespace, or of cluster-scoped objects, whose revisions the client may not list
-ends the chain.
+``cause_of`` (api/explaining/causes.py) asks; the answers come from index ranges of the log, so that a chain costs the
+same in a log of any length. A change of a namespace, or of cluster-scoped objects, whose revisions the client may not
+list ends the chain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,17 @@ from typing import Any, Final
 from kubechronicle.actors.history.change_records import change_of
 from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_entries import SecretValues
-from kubechronicle.api.history.causes import NAMESPACES, Asked, Asking, Cause, Fact, Seen, cause_of, explained, fact_of
+from kubechronicle.api.explaining.causes import (
+    NAMESPACES,
+    Asked,
+    Asking,
+    Cause,
+    Fact,
+    Seen,
+    cause_of,
+    explained,
+    fact_of,
+)
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
 from kubechronicle.api.registry.registry import Registry

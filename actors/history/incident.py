@@ -1,4 +1,4 @@
-"""RevisionIncident: the changes of a selection, the unusual ones first, with their causes (api/history/incidents.py).
+"""RevisionIncident: the changes of a selection, the unusual ones first, with causes (api/explaining/incidents.py).
 
 They are compared with the LOOKBACK changes before: who made these, and of which kinds. The newest MOST changes of the
 selection are read. Objects that the client may not read have no fields and no owners, as in a list.
@@ -18,8 +18,8 @@ from kubechronicle.actors.history.namespace_creation import NAMESPACES
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.causes import Fact, fact_of
-from kubechronicle.api.history.incidents import Before, incident_document
+from kubechronicle.api.explaining.causes import Fact, fact_of
+from kubechronicle.api.explaining.incidents import Before, incident_document
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object

@@ -1,4 +1,4 @@
-"""RevisionTree: an object with its owners and dependents in a period, their changes and Events (api/history/trees.py).
+"""RevisionTree: an object with owners and dependents in a period, their changes and Events (api/explaining/trees.py).
 
 The objects are those that existed at the beginning, and those that changed since. They are found by one reading of the
 namespace (of the cluster-scoped objects, for such an object). Objects that the client may not read are left out.
@@ -21,11 +21,11 @@ from kubechronicle.actors.history.merging import Share
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.causes import Fact, because, causes_of, fact_of
+from kubechronicle.api.explaining.causes import Fact, because, causes_of, fact_of
+from kubechronicle.api.explaining.trees import Node, involved_in, owners_in, tree_of, with_owner
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
-from kubechronicle.api.history.trees import Node, involved_in, owners_in, tree_of, with_owner
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.errors import Compacted
 from kubechronicle.eventlog.log import RevisionLog

@@ -1,6 +1,6 @@
 """`incident T`: list the changes before a moment, the unusual ones first, each with the changes that followed from it.
 
-The server ranks the changes and finds their causes (api/history/incidents.py).
+The server ranks the changes and finds their causes (api/explaining/incidents.py).
 """
 
 from __future__ import annotations

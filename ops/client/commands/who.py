@@ -17,8 +17,8 @@ from kubechronicle.api.history.field_values import moved, values_at
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
-from kubechronicle.ops.client.causes import VERBS, chain_of, past_tense, subject_of
 from kubechronicle.ops.client.commands import can_i
+from kubechronicle.ops.client.explaining.causes import VERBS, chain_of, past_tense, subject_of
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import ago, format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, read_revisions, scopes_of

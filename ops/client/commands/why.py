@@ -9,8 +9,8 @@ from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
-from kubechronicle.ops.client.causes import Chain
-from kubechronicle.ops.client.explaining import Explainer, Explanation, Suspect
+from kubechronicle.ops.client.explaining.causes import Chain
+from kubechronicle.ops.client.explaining.explainer import Explainer, Explanation, Suspect
 from kubechronicle.ops.client.output import Screen, ago, format_time, utc_now
 from kubechronicle.ops.client.revision_reader import RevisionQuery, scopes_of
 from kubechronicle.ops.client.revision_texts import user_of

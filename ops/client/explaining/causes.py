@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kubechronicle.api.history.causes import DELETING
+from kubechronicle.api.explaining.causes import DELETING
 from kubechronicle.api.history.cells import PAST_TENSES, action_of
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
@@ -12,7 +12,7 @@ from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.revision_reader import RevisionQuery, Scope, parameters_of, scopes_in
 from kubechronicle.ops.client.subjects import Subject
 
-TOLD: Final = ("because", "known", "explained")
+ABOUT: Final = ("because", "known", "explained")
 VERBS: Final = {"Create": "created", "Delete": "deleted"}
 
 
@@ -41,8 +41,8 @@ def chain_of(client: Client, revision: Object) -> Chain:
             raise
         return Chain([revision], "this server does not tell causes")
     links = found["links"] or [revision]
-    told = {name: links[0][name] for name in TOLD if name in links[0]}
-    return Chain([revision | told, *links[1:]], str(found.get("stopped", "")))
+    about = {name: links[0][name] for name in ABOUT if name in links[0]}
+    return Chain([revision | about, *links[1:]], str(found.get("stopped", "")))
 
 
 def past_tense(revision: Object) -> str:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from kubechronicle.api.history.symptoms import Symptom, commit_of, dependencies, symptoms
+from kubechronicle.api.explaining.symptoms import Symptom, commit_of, dependencies, symptoms
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client.causes import Chain, chain_of
 from kubechronicle.ops.client.client import ApiError, Client
+from kubechronicle.ops.client.explaining.causes import Chain, chain_of
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, read_revisions, scopes_of
 from kubechronicle.ops.client.subjects import Subject
@@ -222,14 +222,14 @@ class Explainer:
             return after, -time.timestamp(), each[0].distance
 
         suspects = list[Suspect]()
-        told = {number_of(link) for link in (self._found.deletion.links if self._found.deletion else ())}
+        shown = {number_of(link) for link in (self._found.deletion.links if self._found.deletion else ())}
         for related, change in sorted(changes, key=rank):
             if len(suspects) == self._limit:
                 break
-            if number_of(change) in told:
+            if number_of(change) in shown:
                 continue
             chain = chain_of(self._client, change)
-            told |= {number_of(link) for link in chain.links}
+            shown |= {number_of(link) for link in chain.links}
             after = since is not None and datetime.fromisoformat(change["time"]) > since
             suspects.append(Suspect(related, chain, not after, self._commit(chain)))
         return suspects

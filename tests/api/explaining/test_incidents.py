@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.history.causes import Fact, Owner
-from kubechronicle.api.history.causes import causes_of as found_causes
-from kubechronicle.api.history.incidents import Before, incident_document, ranked
+from kubechronicle.api.explaining.causes import Fact, Owner
+from kubechronicle.api.explaining.causes import causes_of as found_causes
+from kubechronicle.api.explaining.incidents import Before, incident_document, ranked
 
 CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 BEFORE = Before(1, frozenset(("jane", CONTROLLER)), frozenset((("jane", "deployments.apps"), (CONTROLLER, "pods"))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubechronicle.api.history.trees import Node, involved_in, owners_in, tree_of, with_owner
+from kubechronicle.api.explaining.trees import Node, involved_in, owners_in, tree_of, with_owner
 
 
 def node(uid: str, *owners: str) -> Node:

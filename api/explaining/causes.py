@@ -204,7 +204,7 @@ def answered(asking: Asking, answer: Callable[[Asked], Seen | None]) -> Cause | 
 
 
 class _Known:
-    """What a pass has seen so far."""
+    """The changes that a pass has seen so far."""
 
     def __init__(self) -> None:
         self._latest: dict[str, Seen] = {}  # by uid: the last change that controllers react to

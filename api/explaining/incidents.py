@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kubechronicle.api.history.causes import Cause, Fact, because, causes_of
+from kubechronicle.api.explaining.causes import Cause, Fact, because, causes_of
 
 MOST_CONSEQUENCES: Final = 20
 """Consequences that raise a score."""
