@@ -1,10 +1,9 @@
 """Evaluation of clients' expressions and patterns: on the event loop while it is quick, in the thread otherwise.
 
-Each attempt of a write has an allowance of ON_LOOP seconds for all its rules and policies together. When it is used up,
-the attempt ends (NeedsThread), and the write begins again:
+A write has an allowance of ON_LOOP seconds for all its rules and policies together. When it is used up (NeedsThread):
 
-    rules of the kind (Turn.run)    the next attempt runs them in the thread (Turn.slow)
-    a policy, a condition (judge)   evaluated in the thread with the same values; the next attempt finds the result
+    rules of the kind (Turn.run)    the write is prepared again, and they run in the thread (Turn.slow)
+    a policy, a condition (judge)   evaluated in the thread with the same values; the write waits, and finds the result
 
 So the event loop serves others after each allowance, and the write goes on with what is not judged yet. All evaluations
 of a request in the thread share IN_THREAD seconds. Then the expression fails as one that costs too much, as it would in

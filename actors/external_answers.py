@@ -12,21 +12,18 @@ answer twice, and so comes to an end.
 
 A rule that is long work itself is done in steps (``in_steps``): with pauses, as if its result came from outside.
 
-An attempt may leave its unfinished work with the question (``NeedsExternalAnswer.keep_work``). The next one takes it
-(``take_work``), and goes on from there if all that the work rests on is unchanged (actors/unfinished_work.py). A write
-that holds no lock and no place waits for some answers where it is (``resolve_here``). If it must begin again all the
-same, it hands over the answers that it has got (``known``).
+A write is admitted in a task. It waits for an answer at the plugin that needs it, and goes on there (``Turn.wait``).
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import trio
 
@@ -35,6 +32,9 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.values.steps import Steps
 
 T = TypeVar("T")
+
+Wait: TypeAlias = "Callable[[NeedsExternalAnswer], Awaitable[None]]"
+"""Request a missing answer, which the decision finds afterwards. StatusError: it is not to be had."""
 
 MAX_QUESTIONS: Final = 256
 """Requests in sequence for one decision: the number of groups an impersonated user may have."""
@@ -46,38 +46,20 @@ TIMED_OUT: Final = "request did not complete within the allotted timeout"
 TOO_MANY: Final = "a decision needs more answers than may be asked for"
 
 _answers: ContextVar[dict[object, object] | None] = ContextVar("answers", default=None)
-_WORK: Final = object()
 _DEADLINE: Final = object()
-"""Keys of the unfinished work and of the deadline among the answers."""
+"""The key of the deadline among the answers."""
 
 
 class NeedsExternalAnswer(Exception):
     """Raised instead of a decision that lacks an answer from outside."""
 
-    work: tuple[object, object] | None = None
-    known: Mapping[object, object] | None = None
-    """Answers that the attempt has got by itself, by their keys."""
     keeps_deadline: ClassVar[bool] = False
     """``resolve`` ends at ``decision_deadline()`` by itself."""
-
-    def keep_work(self, owner: object, work: object) -> None:
-        """Keep unfinished work for the next attempt. ``owner``: an object that both attempts know."""
-        self.work = (owner, work)
 
     @abstractmethod
     async def resolve(self) -> None:
         """Request the answer, within a timeout of its own, and remember it, or that there is none, for the next
         attempt. Raises nothing but trio.Cancelled."""
-
-    def resolve_here(self, deadline: float) -> Awaitable[None] | None:
-        """Do the same for the present attempt until the deadline (trio time). Await the result at once.
-
-        Then the attempt keeps the answers by ``keep_answers``. None: this answer is for another attempt only.
-        """
-        return None
-
-    def keep_answers(self, answers: dict[object, object], deadline: float) -> None:
-        """Put the requested answers among those of the present attempt. StatusError 504: there is none in time."""
 
 
 def remember_answer(key: object, answer: object) -> None:
@@ -103,19 +85,6 @@ def decision_deadline() -> float:
     answers = _answers.get()
     found = math.inf if answers is None else answers.get(_DEADLINE, math.inf)
     assert isinstance(found, float)
-    return found
-
-
-def take_work(owner: object) -> object | None:
-    """Return the work that the attempt before left for this owner. It is given once."""
-    answers = _answers.get()
-    if answers is None:
-        return None
-    work = answers.get(_WORK)
-    if not isinstance(work, tuple) or work[0] is not owner:
-        return None
-    del answers[_WORK]
-    found: object = work[1]
     return found
 
 
@@ -194,51 +163,58 @@ async def decide_with_answers(decide: Callable[[], T], missing: NeedsExternalAns
     raise status.internal_error(TOO_MANY)
 
 
-async def retry_with_answers(attempt: Callable[[], Awaitable[T]], *, deadline: float) -> T:
-    """Await ``attempt`` until it has every answer it needs, and return its result.
+async def retry_with_answers(attempt: Callable[[], Awaitable[T]], wait: Wait) -> T:
+    """Await ``attempt`` until it has every answer it needs, and return its result. ``wait``: for one of them.
 
-    An attempt that raises NeedsExternalAnswer must have left nothing behind but its work in the exception.
-    StatusError 500: as decide_with_answers; 504: the deadline (trio time) passed before an answer came.
+    An attempt that raises NeedsExternalAnswer must have left nothing behind. StatusError 500: it needs too many.
     """
-    try:
-        return await attempt()
-    except NeedsExternalAnswer as error:
-        missing = _without_frames(error)
-    with _answers_of_one_decision() as answers:
-        answers[_DEADLINE] = deadline
-        for _ in range(MAX_QUESTIONS):
-            if missing.known is not None:
-                answers.update(missing.known)
-            if missing.keeps_deadline:
-                await missing.resolve()
-            else:
-                with trio.move_on_at(deadline):
-                    await missing.resolve()
-            if trio.current_time() >= deadline:
-                raise status.timeout(TIMED_OUT)
-            answers[_WORK] = missing.work
-            try:
-                return await attempt()
-            except NeedsExternalAnswer as error:
-                missing = _without_frames(error)
+    for _ in range(MAX_QUESTIONS):
+        try:
+            return await attempt()
+        except NeedsExternalAnswer as error:
+            missing = without_frames(error)
+        await wait(missing)
     raise status.internal_error(TOO_MANY)
 
 
-def _without_frames(missing: NeedsExternalAnswer) -> NeedsExternalAnswer:
+def begin_remembering() -> bool:
+    """Remember the answers of this task's decision from now on. False: an outer decision does so already."""
+    if _answers.get() is not None:
+        return False
+    _answers.set({})
+    return True
+
+
+def end_remembering() -> None:
+    """Forget the answers of this task's decision, which is made."""
+    _answers.set(None)
+
+
+async def resolve_until(deadline: float, missing: NeedsExternalAnswer) -> None:
+    """Request an answer, and remember it. StatusError 504: the deadline (trio time) passed before it came."""
+    answers = _answers.get()
+    assert answers is not None, "begin_remembering comes first"
+    answers[_DEADLINE] = deadline
+    if missing.keeps_deadline:
+        await missing.resolve()
+    else:
+        with trio.move_on_at(deadline):
+            await missing.resolve()
+    if trio.current_time() >= deadline:
+        raise status.timeout(TIMED_OUT)
+
+
+def without_frames(missing: NeedsExternalAnswer) -> NeedsExternalAnswer:
     """Release the frames of the attempt. Through them the exception refers to itself, and waits for the collector."""
     return missing.with_traceback(None)
 
 
 @contextmanager
-def _answers_of_one_decision() -> Iterator[dict[object, object]]:
+def _answers_of_one_decision() -> Iterator[None]:
     """Remember answers until the end of the block. A decision within a decision shares the outer one's answers."""
-    answers = _answers.get()
-    if answers is not None:
-        yield answers
-        return
-    answers = {}
-    token = _answers.set(answers)
+    begun = begin_remembering()
     try:
-        yield answers
+        yield
     finally:
-        _answers.reset(token)
+        if begun:
+            end_remembering()

@@ -34,18 +34,26 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextvars import Token
 from functools import partial
 from math import inf
 from time import thread_time
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import trio
 
-from kubechronicle.actors.evaluation import IN_THREAD, run_in_thread
+from kubechronicle.actors.evaluation import IN_THREAD, OnLoop, run_in_thread
+from kubechronicle.actors.external_answers import (
+    NeedsExternalAnswer,
+    begin_remembering,
+    end_remembering,
+    resolve_until,
+)
 from kubechronicle.actors.fair_share import FairShare, FairThreads
 from kubechronicle.api.codecs import headroom
 from kubechronicle.api.errors import status
+from kubechronicle.api.values.allowance import ALLOWANCE, Allowance
 from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.eventlog.entries import Entry
 
@@ -276,12 +284,19 @@ class _Lane:
             self._computed += piece.computed
 
 
-class Turn(msgspec.Struct, eq=False):
-    """The share of one request in the large work; see the head of this file.
+class Locks(Protocol):
+    """The locks that a request holds (writing/key_locks.py)."""
 
-    ``waits_until``: trio time until which its rules may wait where they are; 0: they hold a lock, or others do.
-    ``answers``: those that they have waited for there, by their keys, for all attempts of the request.
+    async def take(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+class Turn(msgspec.Struct, eq=False):
+    """The share of one request in the large work; see the head of this file. Its decisions wait through it.
+
     ``slow``: its expressions take long, so all its rules run in the thread. ``seconds``: left for them there.
+    ``deadline``: trio time until which the present decision waits for answers. ``locks``: those that it holds.
     """
 
     _work: LargeWork
@@ -290,15 +305,47 @@ class Turn(msgspec.Struct, eq=False):
     _most: int = 0  # bytes of its largest place, which it keeps when it has paused
     _lane: _Lane | None = None  # of the place
     _bytes: int = 0
-    waits_until: float = 0.0
-    answers: dict[object, object] = {}
     slow: bool = False
     seconds: float = IN_THREAD
+    deadline: float = inf
+    locks: Locks | None = None
+    _remembers: bool = False
+    _outer: Token[Allowance] | None = None
 
-    @property
-    def may_wait(self) -> bool:
-        """True if its rules may wait where they are: it holds neither a lock nor a place."""
-        return self.waits_until > 0.0 and not self._place
+    def begin_decision(self, deadline: float) -> None:
+        """Begin to decide a write, within an allowance for its expressions. ``end_decision`` follows."""
+        self.deadline = deadline
+        self._outer = ALLOWANCE.set(OnLoop(self))
+
+    def end_decision(self) -> None:
+        """Forget the answers of the decision."""
+        assert self._outer is not None
+        ALLOWANCE.reset(self._outer)
+        self.locks = None
+        if self._remembers:
+            self._remembers = False
+            end_remembering()
+
+    async def wait(self, missing: NeedsExternalAnswer) -> None:
+        """Wait for an answer from outside, with neither a lock nor a place. Then the decision goes on.
+
+        StatusError 429, 504. LogUnavailable: the locks were not free before the deadline.
+        """
+        if begin_remembering():
+            self._remembers = True
+        if self.locks is not None:
+            self.locks.release()
+        self.pause()
+        await resolve_until(self.deadline, missing)
+        await self.begin(0)
+        if self.locks is not None:
+            await self.locks.take()
+        ALLOWANCE.set(OnLoop(self))
+
+    async def let_others_run(self) -> None:
+        """Pause in the middle of a long decision. Then its expressions have a new allowance."""
+        await trio.lowlevel.checkpoint()
+        ALLOWANCE.set(OnLoop(self))
 
     @property
     def large(self) -> bool:

@@ -10,20 +10,19 @@ function of its arguments.
 
 Plugins are indexed by resource and operation at the first such write, so a plugin costs nothing elsewhere.
 
-A plugin whose work depends on the number of other objects, such as quotas, returns it as steps (pending_work.py).
-
-A plugin that asks webhooks stops the write (NeedsExternalAnswer). If a write of this kind has asked lately, its reads
-are observed (``Attributes.progress``), and it goes on from the same plugin once the answer is there; otherwise, or if
-something that was read has changed, it is admitted again from the start (actors/unfinished_work.py).
+A plugin whose work depends on the number of other objects, such as quotas, or that asks webhooks, returns it as steps.
+Between two steps of long work, other tasks run. Where a step lacks an answer from outside, the write waits for it,
+without locks, and goes on there (``Turn.wait``). So the views may have changed after a step, as in kube-apiserver: the
+commit compares the revision of each object that the write changes, and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import trio
@@ -33,14 +32,13 @@ from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Count, Label
 from kubechronicle.actors.admission.state import HeldLists
 from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.external_answers import NeedsExternalAnswer
-from kubechronicle.actors.pending_work import LongAdmission, Reinvocation, take_at_once
-from kubechronicle.actors.pending_work import Pending as Pending
-from kubechronicle.actors.pending_work import PendingSteps as PendingSteps
-from kubechronicle.actors.unfinished_work import Expectations, Observer, Progress
+from kubechronicle.actors.external_answers import MAX_QUESTIONS, TOO_MANY, NeedsExternalAnswer, without_frames
+from kubechronicle.actors.large_work import Turn
+from kubechronicle.actors.pauses import TURN
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.pipeline.scale import Scaled
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.names import path_segment
 from kubechronicle.eventlog.entries import Entry
@@ -57,6 +55,39 @@ NOT_YET_RETRIES = 10
 NOT_YET_INTERVAL = 0.1
 
 NOBODY: Final = Who(user="")
+
+AdmissionSteps: TypeAlias = Generator[NeedsExternalAnswer | None, None, None]
+"""The rest of a plugin's work. They yield after each step; or an answer that is missing, to go on once it is there.
+
+A step never raises NeedsExternalAnswer (external_answers.py: ``awaiting``).
+"""
+
+
+class Reinvocation(msgspec.Struct):
+    """The second run of the mutating plugins, after policies or webhooks have changed the object.
+
+    ``wanted``: a plugin has changed the object, so that all run once more.
+    ``second``: this is the second run.
+    ``memory``: notes of plugins for it, by their names.
+    ``original``: the object before its first change by a webhook. A rejected write is admitted again from there.
+    """
+
+    wanted: bool = False
+    second: bool = False
+    memory: dict[str, object] = msgspec.field(default_factory=dict)
+    original: dict[str, Any] | None = None
+
+    def forget(self, obj: dict[str, Any] | None) -> None:
+        """Begin again: give ``obj`` back its members as they were before the changes of webhooks."""
+        if self.original is not None and obj is not None:
+            members = dict(self.original)
+            obj.clear()
+            obj.update(members)
+            if isinstance(obj, Scaled):
+                obj.scale = obj.sent
+        self.wanted = self.second = False
+        self.memory.clear()
+        self.original = None
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +107,6 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``seed``: the same in every attempt of a write on the same state, and in no other; random values derive from it.
     ``requested``: for ``validate``, as in Prepared.
     ``measured``: what metrics count once the write is decided.
-    ``progress``: for a write that may stop for answers of webhooks and go on afterwards; None: it begins again.
     """
 
     rt: ResourceType
@@ -99,7 +129,6 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     seed: str = ""
     requested: dict[str, Any] | None = None
     measured: list[Measurement] = msgspec.field(default_factory=list)
-    progress: Progress | None = None
 
     @property
     def before(self) -> dict[str, Any]:
@@ -132,7 +161,7 @@ class MinimalPlugin(Protocol):
     @property
     def name(self) -> str: ...
 
-    def admit(self, attributes: Attributes, state: State) -> Pending | None:
+    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         """Change ``attributes.object`` in place, or raise StatusError. None: it is done; otherwise, by these steps."""
         ...
 
@@ -148,11 +177,11 @@ class AdmissionPlugin:
     resources: ClassVar[frozenset[str] | None] = None
     operations: ClassVar[frozenset[str]] = frozenset({CREATE, UPDATE})
 
-    def admit(self, attributes: Attributes, state: State) -> Pending | None:
+    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         """Change ``attributes.object`` in place, or raise StatusError. None: it is done; otherwise, by these steps."""
         return None
 
-    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         """Reject an object that passed its kind's rules with StatusError. Change nothing but ``companions``.
 
         None: that is done; otherwise, by these steps.
@@ -188,10 +217,13 @@ class StorageHook(Protocol):
         ...
 
 
+Run: TypeAlias = Callable[[Attributes, State], AdmissionSteps | None]
+
+
 class Step(NamedTuple):
     """A step of one plugin. ``passed``: counts its duration. ``rejected``: the labels of one that rejects."""
 
-    run: Callable[[Attributes, State], Pending | None]
+    run: Run
     passed: Count
     rejected: Labels
 
@@ -204,17 +236,7 @@ class AdmissionChain:
         self._measured: dict[tuple[str, str, str], tuple[tuple[Step, ...], Count]] = {}
         self._hooks_of: dict[str, tuple[StorageHook, ...]] = {}
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
-        self._observer = observer = Observer(state.follow)
-        self._expectations = Expectations(observer)
-        self._state = replace(state, held=HeldLists(state.entries, state.follow, observer.outdate))
-        self._observed = replace(
-            self._state,
-            peek=observer.reading(state.peek, of_resource=True),
-            entries=observer.reading(state.entries, of_resource=True),
-            registry=observer.reading(state.registry),
-            permits=observer.uncertain(state.permits),
-            judge=observer.uncertain(state.judge),
-        )
+        self._state = replace(state, held=HeldLists(state.entries, state.follow))
 
     def over(self, other: Callable[[State], State]) -> AdmissionChain:
         """Return a chain of the same plugins and hooks that decide on another state, made from this chain's."""
@@ -224,97 +246,59 @@ class AdmissionChain:
         """Return a block in which a write is decided. What is measured is counted at its end."""
         return Measured(self._state.metrics, attributes.measured)
 
-    def progress_of(
-        self, rt: ResourceType, operation: str, answers: dict[object, object] | None = None
-    ) -> Progress | None:
-        """Return the progress of a new attempt of a write; None if nobody is expected to be asked about it.
+    async def admit(self, attributes: Attributes, turn: Turn) -> None:
+        """Run the mutating plugins in order, again if one asks for it. StatusError of the first that rejects.
 
-        ``answers``: those that its attempts share.
+        ``turn``: of the request that waits.
         """
-        progress = self._expectations.begin((rt.resource, operation))
-        if progress is not None and answers is not None:
-            progress.answers = answers
-        return progress
-
-    def admit(self, attributes: Attributes) -> None:
-        """Run the mutating plugins in order, again if one asks for it. StatusError of the first that rejects."""
         reinvocation = attributes.reinvocation
         try:
-            self._run(ADMIT, attributes)
+            await self._run(ADMIT, attributes, turn)
             while reinvocation.wanted and not reinvocation.second:
                 reinvocation.second = True
-                self._run(ADMIT, attributes)
+                await self._run(ADMIT, attributes, turn)
         except StatusError:
             reinvocation.forget(attributes.object)
             raise
 
-    def validate(self, attributes: Attributes) -> None:
+    async def validate(self, attributes: Attributes, turn: Turn) -> None:
         """Run the validating plugins on the object about to be stored."""
-        self._run(VALIDATE, attributes)
+        await self._run(VALIDATE, attributes, turn)
 
-    def _run(self, kind: str, attributes: Attributes) -> None:
-        """Run the steps, and note their durations. ``kind``: ADMIT or VALIDATE."""
-        state, measured, progress = self._state, attributes.measured, attributes.progress
+    async def _run(self, kind: str, attributes: Attributes, turn: Turn) -> None:
+        """Run the plugins' steps, and note their durations. ``kind``: ADMIT or VALIDATE."""
+        state, measured = self._state, attributes.measured
         metrics, resource, operation = state.metrics, attributes.rt.resource, attributes.operation
         steps, all_passed = self._measured.get((kind, resource, operation)) or self._measure(kind, resource, operation)
-        if progress is None:
-            metrics.waited = waited = 0.0
-        else:
-            state, steps = self._observed, steps[progress.step :]
-            if isinstance(progress.held, LongAdmission):
-                steps = (steps[0]._replace(run=progress.held.conclude), *steps[1:])
-                progress.held = None
-            metrics.waited, waited = progress.seconds
-            self._observer.progress = progress
         start = begun = perf_counter()
         try:
-            for run, passed, rejected in steps:
-                if (pending := run(attributes, state)) is not None:
-                    take_at_once(pending, (rejected, attributes.reinvocation.second), attributes)
+            for run, passed, rejected in steps:  # noqa: B007  it is that of the step that rejects
+                try:
+                    rest = run(attributes, state)
+                except NeedsExternalAnswer as missing:
+                    rest = await _wait_and_run(run, without_frames(missing), attributes, state, turn)
+                if rest is not None:
+                    await _take(rest, turn, grows=kind is ADMIT)
                 now = perf_counter()
-                if metrics.waited:
-                    waited += metrics.waited
-                    measured.append((passed, now - begun + metrics.waited))
-                    metrics.waited = 0.0
-                else:
-                    measured.append((passed, now - begun))
+                measured.append((passed, now - begun))
                 begun = now
         except StatusError:
             now = perf_counter()
-            waited += metrics.waited
-            measured.append((partial(metrics.controllers.add, rejected), now - begun + metrics.waited))
-            measured.append((partial(metrics.steps.add, (kind, operation, "true")), now - start + waited))
+            measured.append((partial(metrics.controllers.add, rejected), now - begun))
+            measured.append((partial(metrics.steps.add, (kind, operation, "true")), now - start))
             raise
-        except NeedsExternalAnswer:
-            self._expectations.asked((resource, operation))
-            if progress is not None:
-                seconds = perf_counter() - begun + metrics.waited
-                progress.stop(steps.index((run, passed, rejected)), seconds, begun - start + waited)
-            raise
-        finally:
-            if progress is not None:
-                self._observer.progress = None
-        if progress is not None:
-            progress.reset()
-        measured.append((all_passed, begun - start + waited))
+        measured.append((all_passed, begun - start))
 
     def begin_write(self, attributes: Attributes) -> None:
-        """Run the storage hooks."""
+        """Run the storage hooks. NeedsExternalAnswer: the write is prepared again once the answer is there."""
         resource = attributes.rt.resource
         if attributes.subresource:
             resource = f"{resource}/{attributes.subresource}"
         hooks = self._hooks_of.get(resource)
         if hooks is None:
             hooks = self._hooks_of[resource] = tuple(each for each in self._hooks if resource in each.resources)
-        if not hooks:
-            return
-        state = self._state if attributes.progress is None else self._observed
-        self._observer.progress = attributes.progress
-        try:
-            for hook in hooks:
-                hook.begin_write(attributes, state)
-        finally:
-            self._observer.progress = None
+        for hook in hooks:
+            hook.begin_write(attributes, self._state)
 
     def release(self, entry: Entry) -> list[CompanionChange]:
         """Return the companion changes of the object's deletion."""
@@ -353,17 +337,50 @@ class AdmissionChain:
         return steps
 
 
-async def retry_while_not_yet(check: Callable[[Attributes], None], attributes: Attributes) -> None:
-    """Run a check, and again a few times while it raises NotYet. StatusError: the last one."""
+async def _wait_and_run(
+    run: Run, missing: NeedsExternalAnswer, attributes: Attributes, state: State, turn: Turn
+) -> AdmissionSteps | None:
+    """Run a plugin that has stopped before it has changed anything, each time that it has the missing answer."""
+    for _ in range(MAX_QUESTIONS):
+        await turn.wait(missing)
+        try:
+            return run(attributes, state)
+        except NeedsExternalAnswer as another:
+            missing = without_frames(another)
+    raise status.internal_error(TOO_MANY)
+
+
+async def _take(steps: AdmissionSteps, turn: Turn, *, grows: bool) -> None:
+    """Take the steps of a plugin, with pauses if they are many. ``grows``: they may have made the object large."""
+    began, are_many, asked = perf_counter(), False, 0
+    for missing in steps:
+        if missing is not None:
+            asked += 1
+            if asked > MAX_QUESTIONS:
+                raise status.internal_error(TOO_MANY)
+            await turn.wait(missing)
+            began = perf_counter()
+            continue
+        asked = 0
+        if perf_counter() - began > TURN:
+            are_many = True
+            await turn.let_others_run()
+            began = perf_counter()
+    if are_many and grows:
+        turn.slow = True  # the rules of the kind run in the thread
+
+
+async def retry_while_not_yet(check: Callable[[], Awaitable[None]], attributes: Attributes) -> None:
+    """Await a check, and again a few times while it raises NotYet. StatusError: the last one."""
     before, measured = len(attributes.companions), len(attributes.measured)
     for _ in range(NOT_YET_RETRIES):
         try:
-            return check(attributes)
+            return await check()
         except NotYet:
             del attributes.companions[before:]
             del attributes.measured[measured:]
             await trio.sleep(NOT_YET_INTERVAL)
-    check(attributes)
+    await check()
 
 
 def forbidden(attributes: Attributes, why: str) -> StatusError:

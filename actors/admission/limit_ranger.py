@@ -14,14 +14,12 @@ from typing import Final
 from kubechronicle.actors.admission.chain import (
     UPDATE,
     AdmissionPlugin,
+    AdmissionSteps,
     Attributes,
-    Pending,
-    PendingSteps,
     State,
     forbidden,
 )
 from kubechronicle.actors.evaluation import note_growth
-from kubechronicle.actors.pending_work import digest
 from kubechronicle.api.quota import amounts
 from kubechronicle.api.quota.amounts import Usage
 from kubechronicle.api.values.objects import Object
@@ -36,8 +34,6 @@ CLAIMS: Final = "persistentvolumeclaims"
 ANNOTATION: Final = "kubernetes.io/limit-ranger"
 # Resources that a pod may set itself (names or prefixes); others are the sum of its containers.
 POD_LEVEL: Final = ("cpu", "memory", "hugepages-")
-MUCH: Final = 256 * 1024
-"""Bytes of LimitRanges, once for each container, from which the defaults are set in steps."""
 SIDES: Final = (("requests", "request"), ("limits", "limit"))
 KINDS: Final = (("containers", "container"), ("initContainers", "init container"))
 
@@ -46,30 +42,25 @@ class LimitRanger(AdmissionPlugin):
     name = "LimitRanger"
     resources = frozenset({"pods", CLAIMS})
 
-    def admit(self, attributes: Attributes, state: State) -> Pending | None:
+    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         pod = attributes.object
         if attributes.rt.resource != "pods" or pod is None or not _concerns(attributes):
             return None
         ranges = _limit_ranges(attributes, state)
         if not ranges:
             return None
-        steps = _completed(pod, ranges)
-        if _count(pod) * sum(len(entry.json) for entry in ranges) > MUCH:
-            return Pending(steps, ranges, digest(pod))
-        for _ in steps:
-            pass
-        return None
+        return _completed(pod, ranges)
 
-    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         if attributes.object is None or not _concerns(attributes):
             return None
         ranges = _limit_ranges(attributes, state)
         if not ranges:
             return None
-        return Pending(_checked(attributes, attributes.object.get("spec") or {}, ranges), ranges)
+        return _checked(attributes, attributes.object.get("spec") or {}, ranges)
 
 
-def _checked(attributes: Attributes, spec: Object, ranges: Sequence[Entry]) -> PendingSteps:
+def _checked(attributes: Attributes, spec: Object, ranges: Sequence[Entry]) -> AdmissionSteps:
     check = _claim_problems if attributes.rt.resource == CLAIMS else _pod_problems
     for entry in ranges:
         problems: dict[str, None] = {}
@@ -105,12 +96,7 @@ def _limits(entry: Entry) -> list[Object]:
 # -- defaults ---------------------------------------------------------------------------------------------------------
 
 
-def _count(pod: Object) -> int:
-    spec = pod.get("spec") or {}
-    return sum(len(spec.get(field) or ()) for field, _ in KINDS)
-
-
-def _completed(pod: Object, ranges: Sequence[Entry]) -> PendingSteps:
+def _completed(pod: Object, ranges: Sequence[Entry]) -> AdmissionSteps:
     known: dict[str, set[str]] = {side: set() for side, _ in SIDES}
     for entry in ranges:
         limits = _limits(entry)
@@ -118,7 +104,7 @@ def _completed(pod: Object, ranges: Sequence[Entry]) -> PendingSteps:
         yield from _apply_defaults(pod, limits, known)
 
 
-def _apply_defaults(pod: Object, limits: list[Object], known: Mapping[str, set[str]]) -> PendingSteps:
+def _apply_defaults(pod: Object, limits: list[Object], known: Mapping[str, set[str]]) -> AdmissionSteps:
     """Complete the containers. ``known``: the names that all of them have already, by side; completed, too."""
     requests: dict[str, str] = {}
     maxima: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Counts and durations of admission, by the labels of kube-apiserver's metrics. ops/server collects them.
 
-A write may be decided several times, with answers from outside. So its steps are noted in ``Attributes.measured``, and
-counted when an attempt ends without asking for another answer (``Measured``). A call of a webhook is counted when it
+A write may be decided several times. So its steps are noted in ``Attributes.measured``, and counted when a decision
+ends without asking for an answer from outside (``Measured``). A call of a webhook is counted when it
 has ended.
 
 Sources: k8s.io/apiserver ``pkg/admission/metrics``, ``pkg/admission/plugin/policy/*/metrics``.
@@ -127,8 +127,6 @@ class AdmissionMetrics:
 
     ``allowing``: calls of webhooks that allowed the write, by name, step and operation; ``fold`` adds them to
     ``webhooks`` and ``webhook_requests``.
-    ``waited``: seconds that the present plugin has waited for answers in earlier attempts of the write. The chain sets
-    it to 0 before each plugin, and adds it to the time of the plugin.
     """
 
     steps: Histograms = field(default_factory=lambda: Histograms(STEPS))
@@ -145,7 +143,6 @@ class AdmissionMetrics:
     mutations: Histograms = field(default_factory=lambda: Histograms(CHECKS))
     pod_security: Counts = field(default_factory=Counts)
     pod_security_exemptions: Counts = field(default_factory=Counts)
-    waited: float = 0.0
     _noted: int = 0
 
     def count(self, measurements: Sequence[Measurement]) -> None:

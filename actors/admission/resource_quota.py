@@ -20,9 +20,8 @@ import msgspec
 from kubechronicle.actors.admission.chain import (
     CREATE,
     AdmissionPlugin,
+    AdmissionSteps,
     Attributes,
-    Pending,
-    PendingSteps,
     State,
     forbidden,
 )
@@ -57,7 +56,7 @@ class ResourceQuota(AdmissionPlugin):
         """``limits``: what may be consumed only where a quota covers it."""
         self._limits = tuple(limits)
 
-    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         namespace = attributes.namespace
         entries = state.entries(QUOTAS, namespace) if namespace else ()
         limits = self._limits if namespace and attributes.rt.resource != NAMESPACES else ()
@@ -76,7 +75,7 @@ class ResourceQuota(AdmissionPlugin):
             old=attributes.before if attributes.old is not None else None,
         )
 
-        def charge() -> PendingSteps:
+        def charge() -> AdmissionSteps:
             quotas = []
             for entry in entries:
                 quotas.append(entry.object())
@@ -92,7 +91,7 @@ class ResourceQuota(AdmissionPlugin):
                 attributes.companions.append((yield from awaiting(charged_quota)))
                 yield None
 
-        return Pending(charge(), entries)
+        return charge()
 
     def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
         """Lock quotas for creations only: few updates change an object's usage, and the log detects their conflicts."""

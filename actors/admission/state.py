@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics
 from kubechronicle.actors.conversion.conversions import AskWebhook
-from kubechronicle.actors.unfinished_work import Follow
 from kubechronicle.api.admission.image_verdicts import Verdict
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.request_info import RequestInfo
@@ -58,6 +57,9 @@ async def _no_namespace(name: str) -> None:
     raise status.internal_error(f"namespace {name} cannot be created by admission here")
 
 
+Follow = Callable[[str, Callable[[], None]], None]
+"""Call a function in each step that changes the objects of a resource, before they can be read."""
+
 Judge = Callable[[Who, RequestInfo], Judgement]
 """Ask the server's authorizers about a request of a user. NeedsExternalAnswer: as for Permits."""
 
@@ -75,21 +77,18 @@ class HeldLists(dict[str, Sequence[Entry]]):
     """All objects of resources that rarely change, by resource. Each list is read once until it changes.
 
     ``entries``: as in State. ``follow``: tells of changes; None: nothing does, and nothing is held.
-    ``changed``: called with each change of a list that was held.
     """
 
-    __slots__ = ("_changed", "_entries", "_follow", "_followed")
+    __slots__ = ("_entries", "_follow", "_followed")
 
     def __init__(
         self,
         entries: Callable[[str, str], Sequence[Entry]],
         follow: Follow | None = None,
-        changed: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._entries = entries
         self._follow = follow
-        self._changed = changed
         self._followed: set[str] = set()
 
     def __missing__(self, resource: str) -> Sequence[Entry]:
@@ -103,7 +102,6 @@ class HeldLists(dict[str, Sequence[Entry]]):
 
     def _forget(self, resource: str) -> None:
         self.pop(resource, None)
-        self._changed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +110,7 @@ class State:
 
     ``peek(resource, namespace, name)``: one object.
     ``entries(resource, namespace)``: all objects of a namespace.
-    ``held[resource]``: all objects of a resource that rarely changes. A write begins again if one of them changes.
+    ``held[resource]``: all objects of a resource that rarely changes.
     ``follow(resource, changed)``: calls ``changed`` with each change of the resource; None: nothing tells of changes.
     ``permits``: other permissions of the requester.
     ``ask``: posts to a webhook; None: the server sends no requests to others.

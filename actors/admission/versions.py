@@ -8,8 +8,11 @@ Source: k8s.io/apiserver ``pkg/admission/conversion.go``.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
+
+import orjson
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, Attributes, State
 from kubechronicle.actors.evaluation import judge_large
@@ -61,6 +64,16 @@ def candidates(index: Index[T], attributes: Attributes, state: State) -> Sequenc
     kind, registry = write_kind(attributes), state.registry()
     found = index.known(kind, registry)
     return in_steps(("candidates", index, kind), index.search(kind, registry)) if found is None else found
+
+
+def digest(obj: dict[str, Any], *, any_order: bool = False) -> bytes:
+    """Return a digest of an object. ``any_order``: the order of the members is irrelevant, which costs more."""
+    values = (obj, obj.scale) if isinstance(obj, scale.Scaled) else obj
+    try:
+        encoded = orjson.dumps(values, option=orjson.OPT_SORT_KEYS if any_order else None)
+    except TypeError:  # an integer beyond 64 bits, or a lone surrogate
+        encoded = repr(values).encode(errors="surrogatepass")
+    return hashlib.blake2b(encoded, digest_size=20).digest()
 
 
 def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind:

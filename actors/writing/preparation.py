@@ -1,15 +1,20 @@
 """The step before a commit: rules (api/pipeline/pipeline.py) and admission applied to a write, on this replica's view.
 
-Nothing here commits. A creation waits if admission rejects it: that runs again once the view is up to date. The rules
-of a large object run in a thread (actors/large_work.py), admission never does: it reads the views. Every function may
-be called again for the same write, and raises NeedsExternalAnswer while an answer from outside is missing. It goes on
-where admission stopped for the answer, if all that was read before is still so (actors/unfinished_work.py).
+    creation    accept → mutating admission → storage hooks → rules of the kind → validating admission
+    update      the same, beside the stored object
+    deletion    the mark or the end → admission
+
+Nothing here commits. Admission waits for webhooks where it asks them (``Turn.wait``), with no lock held. A creation
+waits, too, if admission rejects it: that runs again once the view is up to date. The rules of a large object run in a
+thread (actors/large_work.py), admission never does: it reads the views. Rules that lack an answer from outside raise
+NeedsExternalAnswer; then the write is prepared again, from its beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import ne
 from typing import Any
 
@@ -26,11 +31,9 @@ from kubechronicle.actors.admission.chain import (
 )
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
-from kubechronicle.actors.external_answers import NeedsExternalAnswer
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
-from kubechronicle.actors.writing.work import Work, unfinished
 from kubechronicle.api.builtin.strategies import KindRules, strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata, stored_sets
@@ -95,114 +98,63 @@ class Preparation:
         self, target: Target, make: MakeObject, context: WriteContext, may_create: MayCreate, turn: Turn, size: int
     ) -> Proposal:
         """Prepare the creation of the object that ``make`` returns. ``size``: its bytes as sent."""
-        work = unfinished(target, None)
-        if work is None:
-            work = await self._begin_creation(target, make, context, turn, size)
-        with self._admission.measured(work.attributes):
-            while True:
-                try:
-                    if work.admitted is None:
-                        await self._finish_creation(work, target, context, turn, size)
-                        assert work.prepared is not None
-                        may_create()  # as in kube-apiserver: after all rules, before validating admission
-                        work.admit(work.prepared)
-                    assert work.prepared is not None
-                    assert work.admitted is not None
-                    if not self._passes(self._admission.validate, work.admitted):
-                        await self._pass_on_newest_state(self._admission.validate, work.admitted)
-                    break
-                except NeedsExternalAnswer as missing:
-                    await work.resolve_here(missing, target, turn)
-                    work.go_on(missing, target, turn, self._reads)
-            if work.prepared.rejection is not None:
-                raise work.prepared.rejection
-            return Proposal(work.prepared, work.attributes.companions, bool(context.name_suffix) and not work.name)
-
-    async def _begin_creation(
-        self, target: Target, make: MakeObject, context: WriteContext, turn: Turn, size: int
-    ) -> Work:
+        rt, admission = target.rt, self._admission
         if turn.is_small(size):
-            accepted = _accept_create(target.rt, make, context, self._rules)
+            accepted = _accept_create(rt, make, context, self._rules)
         else:
-            accepted = await turn.run(size, _accept_create, target.rt, make, context, self._rules)
-        name = accepted["metadata"].get("name", "")
-        if target.rt.custom is not None and target.rt.custom.terminating:
-            raise status.forbidden(target.rt.group_resource, name, TERMINATING)
-        progress = self._admission.progress_of(target.rt, CREATE, turn.answers)
-        attributes = attributes_of(target, CREATE, accepted, None, name=name, seed=context.uid, progress=progress)
-        managed = accepted["metadata"].get("managedFields")
-        return Work(attributes=attributes, accepted=accepted, name=name, managed=managed)
-
-    async def _finish_creation(self, work: Work, target: Target, context: WriteContext, turn: Turn, size: int) -> None:
-        accepted, attributes = work.accepted, work.attributes
-        if not self._passes(self._admission.admit, attributes):
-            await self._pass_on_newest_state(self._admission.admit, attributes)
-        tracking.keep_usable(accepted, work.managed, attributes.warnings)
-        if accepted["metadata"].get("name", "") != work.name:  # a webhook has renamed it, not the request
-            attributes = structs.replace(attributes, name=accepted["metadata"].get("name", ""))
-        # Addresses and ports are allocated to the final name.
-        metadata.generate_name(accepted["metadata"], name_suffix=context.name_suffix)
-        if not self._passes(self._admission.begin_write, attributes):
-            await self._pass_on_newest_state(self._admission.begin_write, attributes)
-        if turn.is_small(size):
-            prepared = pipeline.finish_create(target.rt, accepted, context, attributes.causes, self._rules)
-        else:
-            prepared = await turn.run(
-                size, pipeline.finish_create, target.rt, accepted, context, attributes.causes, self._rules
-            )
-        attributes.warnings.extend(prepared.warnings)
-        if target.rt.namespaced and not target.namespace:
-            raise status.bad_request("Namespace parameter required.")
-        work.prepared = prepared
+            accepted = await turn.run(size, _accept_create, rt, make, context, self._rules)
+        meta = accepted["metadata"]
+        name = meta.get("name", "")
+        if rt.custom is not None and rt.custom.terminating:
+            raise status.forbidden(rt.group_resource, name, TERMINATING)
+        attributes = attributes_of(target, CREATE, accepted, None, name=name, seed=context.uid)
+        managed = meta.get("managedFields")
+        with admission.measured(attributes):
+            await self._admit_on_newest_state(partial(admission.admit, attributes, turn), attributes)
+            meta = accepted["metadata"]
+            tracking.keep_usable(accepted, managed, attributes.warnings)
+            if meta.get("name", "") != name:  # a webhook has renamed it, not the request
+                attributes = structs.replace(attributes, name=meta.get("name", ""))
+            # Addresses and ports are allocated to the final name.
+            metadata.generate_name(meta, name_suffix=context.name_suffix)
+            await self._begin_write_on_newest_state(attributes)
+            if turn.is_small(size):
+                prepared = pipeline.finish_create(rt, accepted, context, attributes.causes, self._rules)
+            else:
+                prepared = await turn.run(
+                    size, pipeline.finish_create, rt, accepted, context, attributes.causes, self._rules
+                )
+            attributes.warnings.extend(prepared.warnings)
+            if rt.namespaced and not target.namespace:
+                raise status.bad_request("Namespace parameter required.")
+            may_create()  # as in kube-apiserver: after all rules, before validating admission
+            admitted = attributes.with_object(prepared.object, prepared.requested)
+            await self._admit_on_newest_state(partial(admission.validate, admitted, turn), admitted)
+        if prepared.rejection is not None:
+            raise prepared.rejection
+        return Proposal(prepared, attributes.companions, bool(context.name_suffix) and not name)
 
     async def update(
         self, target: Target, old: Entry, make: MakeUpdate, context: WriteContext, turn: Turn, size: int = 0
     ) -> Proposal:
         """Prepare the update of ``old`` to the object that ``make`` returns. ``size``: the bytes of the body."""
-        work = unfinished(target, old)
-        size = max(size, len(old.json))
-        if work is None:
-            stored, accepted = await turn.run(size, _accept_update, target.rt, old, make, context, self._rules)
-            progress = self._admission.progress_of(target.rt, UPDATE, turn.answers)
-            seed = f"{old.uid} {old.revision}"
-            attributes = attributes_of(target, UPDATE, accepted, old, former=stored, seed=seed, progress=progress)
-            managed = accepted["metadata"].get("managedFields")
-            work = Work(attributes=attributes, accepted=accepted, stored=stored, managed=managed)
-        with self._admission.measured(work.attributes):
-            while True:
-                try:
-                    if work.admitted is None:
-                        await self._finish_update(work, target, old, context, turn, size)
-                    assert work.prepared is not None
-                    assert work.admitted is not None
-                    self._admission.validate(work.admitted)
-                    break
-                except NeedsExternalAnswer as missing:
-                    await work.resolve_here(missing, target, turn)
-                    work.go_on(missing, target, turn, self._reads)
-            return Proposal(work.prepared, work.attributes.companions)
-
-    async def _finish_update(
-        self, work: Work, target: Target, old: Entry, context: WriteContext, turn: Turn, size: int
-    ) -> None:
-        attributes, rt = work.attributes, target.rt
-        self._admission.admit(attributes)
-        tracking.keep_usable(work.accepted, work.managed, attributes.warnings)
-        self._admission.begin_write(attributes)
-        prepared = await turn.run(
-            size,
-            pipeline.finish_update,
-            rt,
-            work.stored,
-            work.accepted,
-            context,
-            attributes.causes,
-            self._rules,
-        )
-        if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
-            prepared = pipeline.finish_first_update(rt, prepared)
-        attributes.warnings.extend(prepared.warnings)
-        work.admit(prepared)
+        rt, admission, size = target.rt, self._admission, max(size, len(old.json))
+        stored, accepted = await turn.run(size, _accept_update, rt, old, make, context, self._rules)
+        seed = f"{old.uid} {old.revision}"
+        attributes = attributes_of(target, UPDATE, accepted, old, former=stored, seed=seed)
+        managed = accepted["metadata"].get("managedFields")
+        with admission.measured(attributes):
+            await admission.admit(attributes, turn)
+            tracking.keep_usable(accepted, managed, attributes.warnings)
+            admission.begin_write(attributes)
+            prepared = await turn.run(
+                size, pipeline.finish_update, rt, stored, accepted, context, attributes.causes, self._rules
+            )
+            if prepared.outcome is Outcome.UNCHANGED and old.revision == old.create_revision:
+                prepared = pipeline.finish_first_update(rt, prepared)
+            attributes.warnings.extend(prepared.warnings)
+            await admission.validate(attributes.with_object(prepared.object, prepared.requested), turn)
+        return Proposal(prepared, attributes.companions)
 
     async def delete(
         self,
@@ -231,24 +183,11 @@ class Preparation:
             if not collection and strategy_of(target.rt.resource).graceful:
                 options = replace(options, grace_period_seconds=_grace_period(proposal.prepared, options))
             shown = structs.replace(target, options=sent_options(options))
-            self._admit_deletion(target, shown, old, collection=collection)
+            attributes = attributes_of(shown, DELETE, None, old, collection=collection)
+            with self._admission.measured(attributes):
+                await self._admission.admit(attributes, turn)
+                await self._admission.validate(attributes, turn)
         return proposal
-
-    def _admit_deletion(self, target: Target, shown: Target, old: Entry, *, collection: bool) -> None:
-        """Pass a deletion through admission. ``shown``: the target with the options that admission sees."""
-        work = unfinished(target, old)
-        if work is None:
-            progress = self._admission.progress_of(target.rt, DELETE)
-            work = Work(attributes=attributes_of(shown, DELETE, None, old, collection=collection, progress=progress))
-        with self._admission.measured(work.attributes):
-            try:
-                if work.admitted is None:
-                    self._admission.admit(work.attributes)
-                    work.admitted = work.attributes
-                self._admission.validate(work.attributes)
-            except NeedsExternalAnswer as missing:
-                work.keep_in(missing, target)
-                raise
 
     async def admit(
         self, target: Target, sent: Any, turn: Turn, *, operation: str = CREATE, complete: Complete | None = None
@@ -260,44 +199,37 @@ class Preparation:
         obj = await turn.run(0, copy_object, sent)  # another attempt begins with the body as it was sent
         attributes = attributes_of(target, operation, obj, None)
         with self._admission.measured(attributes):
-            if not self._passes(self._admission.admit, attributes):
-                await self._pass_on_newest_state(self._admission.admit, attributes)
+            await self._admit_on_newest_state(partial(self._admission.admit, attributes, turn), attributes)
             if complete is not None:
                 await complete(obj)
-            if not self._passes(self._admission.validate, attributes):
-                await self._pass_on_newest_state(self._admission.validate, attributes)
+            await self._admit_on_newest_state(partial(self._admission.validate, attributes, turn), attributes)
         if await turn.run(0, ne, obj, sent):
             sent.clear()
             sent.update(obj)
 
-    def _passes(self, check: Callable[[Attributes], None], attributes: Attributes) -> bool:
-        """Run an admission step of a creation. False: it rejects, perhaps on an old state; ``_pass_on_newest_state``.
+    async def _begin_write_on_newest_state(self, attributes: Attributes) -> None:
+        """Run the storage hooks of a creation, as ``_admit_on_newest_state``."""
+
+        async def begin_write() -> None:
+            self._admission.begin_write(attributes)
+
+        await self._admit_on_newest_state(begin_write, attributes)
+
+    async def _admit_on_newest_state(self, check: Callable[[], Awaitable[None]], attributes: Attributes) -> None:
+        """Run a step of admission of a creation; if it rejects, again once the view is up to date. StatusError.
 
         The namespace, for one, may just have been created on another replica.
         """
-        progress = attributes.progress
-        begun = None if progress is None else progress.begun
-        if begun is None:
-            begun = len(attributes.companions), len(attributes.measured)
-            if progress is not None:
-                progress.begun = begun
+        companions, measured = len(attributes.companions), len(attributes.measured)
         try:
-            check(attributes)
+            await check()
             if not attributes.causes:
-                return True
+                return
         except status.StatusError:
             pass
-        companions, measured = begun
         del attributes.companions[companions:]
         del attributes.measured[measured:]
         attributes.causes.clear()
-        return False
-
-    async def _pass_on_newest_state(self, check: Callable[[Attributes], None], attributes: Attributes) -> None:
-        """Run a step that has rejected again, once the view is up to date. StatusError: it rejects."""
-        if attributes.progress is not None:
-            attributes.progress.reset()
-            attributes.progress.repeats = True
         await self._reads.wait_consistent()
         await retry_while_not_yet(check, attributes)
 

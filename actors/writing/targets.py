@@ -16,7 +16,6 @@ from kubechronicle.actors.admission.chain import CREATE, DELETE, NOBODY, UPDATE,
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.random_names import name_suffix as name_suffix
 from kubechronicle.actors.random_names import new_uid as new_uid
-from kubechronicle.actors.unfinished_work import Progress
 from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.pipeline import pipeline
@@ -88,11 +87,10 @@ def attributes_of(
     former: dict[str, Any] | None = None,
     seed: str = "",
     collection: bool = False,
-    progress: Progress | None = None,
 ) -> Attributes:
     """Return the attributes of a write for admission. ``name``: the object's, if not the URL's.
 
-    ``former``, ``seed``, ``collection``, ``progress``: as in Attributes.
+    ``former``, ``seed``, ``collection``: as in Attributes.
     """
     options = OPTIONS.get(operation)
     if target.options and options is not None:
@@ -113,7 +111,6 @@ def attributes_of(
         annotations=target.annotations,
         seed=seed,
         collection=collection,
-        progress=progress,
     )
 
 

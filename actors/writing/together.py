@@ -24,8 +24,6 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from kubechronicle.actors.admission.chain import AdmissionChain
-from kubechronicle.actors.evaluation import OnLoop
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.apart import spanning_error
@@ -38,12 +36,11 @@ from kubechronicle.actors.writing.write_loop import MAX_ATTEMPTS, WriteLoop, wit
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline.pipeline import Outcome
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import Describe
 from kubechronicle.eventlog.records import Key, Record, Rejected, Transaction
 
 MAX_WRITES: Final = 100
-"""Writes of one transaction. Each question to a webhook prepares all of them again."""
+"""Writes of one transaction."""
 
 Remove = Callable[[Caller, Target, DeleteOptions], Awaitable[object]]
 """Delete an object (Writes.delete)."""
@@ -163,33 +160,25 @@ class Together:
     async def _carry_out(self, writes: Sequence[PendingWrite]) -> Sequence[Written]:
         for write in writes:
             write.rechecked, write.names_tried = False, 0
-
-        async def attempt() -> Sequence[Written]:
-            token = ALLOWANCE.set(OnLoop(self._turn))
-            try:
-                return await self._attempts(writes)
-            except NeedsExternalAnswer:
-                self._turn.pause()
-                raise
-            finally:
-                ALLOWANCE.reset(token)
-
-        return await retry_with_answers(attempt, deadline=self._caller.deadline)
+        self._turn.begin_decision(self._caller.deadline)
+        try:
+            return await self._attempts(writes)
+        finally:
+            self._turn.end_decision()
 
     async def _attempts(self, writes: Sequence[PendingWrite]) -> Sequence[Written]:
-        caller, turn = self._caller, self._turn
+        caller, turn, loop = self._caller, self._turn, self._loop
         size = sum(write.size for write in writes)
         for _ in range(MAX_ATTEMPTS):
             if not turn.is_small(size):
                 await turn.begin(size)  # before the locks: those with a place may wait for them
             conflict, failed = None, None
-            async with self._loop.locks(writes, deadline=caller.deadline):
-                turn.waits_until = 0.0
+            async with loop.hold(loop.keys_to_lock(writes), turn):
                 failed = await self._prepare_all(writes)
                 if failed is None:
                     _check_keys(writes)
                 if failed is None and self._overlay.changes and not writes[0].target.dry_run:
-                    outcome = await self._loop.commit(caller, self._transaction(writes))
+                    outcome = await loop.commit(caller, self._transaction(writes))
                     if not isinstance(outcome, Rejected):
                         return await self._stored(writes, outcome)
                     conflict = outcome

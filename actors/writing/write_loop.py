@@ -15,8 +15,7 @@ from kubechronicle.actors.admission.chain import CREATE, DELETE, UPDATE, Admissi
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.errors import ActorCrashed
-from kubechronicle.actors.evaluation import OnLoop
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
+from kubechronicle.actors.external_answers import retry_with_answers
 from kubechronicle.actors.large_work import LARGE_BYTES, Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
@@ -32,7 +31,6 @@ from kubechronicle.api.meta.encoding import encode_custom, encode_stored
 from kubechronicle.api.pipeline.custom_versions import converting_by
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record, Rejected, Transaction, Who
 from kubechronicle.eventlog.request_parts import CURRENT, LOG, timed
@@ -71,29 +69,19 @@ class WriteLoop:
         self._is_stale = is_stale
         self._key_locks = KeyLocks()
 
-    def carry_out(self, write: PendingWrite) -> Awaitable[Written]:
-        """Carry a write out. While it lacks an answer from outside, resolve that and start over."""
-        return retry_with_answers(partial(self._attempt, write), deadline=write.caller.deadline)
-
-    async def _attempt(self, write: PendingWrite) -> Written:
-        """Prepare and commit a write, and start over while other writes come first.
-
-        NeedsExternalAnswer leaves from the preparation, so nothing is committed and no key stays locked. The place of
-        a large write is given back then: the answer may depend on another large write.
-        """
-        token = ALLOWANCE.set(OnLoop(write.turn))
+    async def carry_out(self, write: PendingWrite) -> Written:
+        """Prepare and commit a write, and start over while other writes come first."""
+        turn = write.turn
+        turn.begin_decision(write.caller.deadline)
         try:
             if write.target.rt.custom is None:
                 return await self._attempts(write)
             with self.converting(write.target.rt):
                 return await self._attempts(write)
-        except NeedsExternalAnswer:
-            write.turn.pause()
-            raise
         finally:
-            ALLOWANCE.reset(token)
+            turn.end_decision()
             if write.caller.turn is None:
-                write.turn.end()
+                turn.end()
 
     def converting(self, rt: ResourceType) -> AbstractContextManager[None]:
         """Return the context in which rules may convert objects of the type by its webhook, if it has one."""
@@ -111,8 +99,7 @@ class WriteLoop:
             if not turn.is_small(size):
                 await turn.begin(size)  # before the locks: those with a place may wait for them
             keys = self._keys_to_lock(write)
-            async with self._key_locks.hold(keys, deadline=caller.deadline):
-                turn.waits_until = 0.0 if keys else caller.deadline
+            async with self.hold(keys, turn):
                 await self.prepare(write)
                 proposal = write.proposal
                 if proposal is not None and proposal.prepared.outcome is UNCHANGED:
@@ -173,10 +160,17 @@ class WriteLoop:
         write.proposal = Proposal(again)
         return write.proposal
 
-    def locks(self, writes: Sequence[PendingWrite], *, deadline: float) -> AbstractAsyncContextManager[None]:
-        """Return the context in which the locks of several writes are held."""
-        keys = {key for write in writes for key in self._keys_to_lock(write)}
-        return self._key_locks.hold(sorted(keys), deadline=deadline)
+    def hold(self, keys: Sequence[Key], turn: Turn) -> AbstractAsyncContextManager[None]:
+        """Return the context in which keys are locked, except while the request waits for answers from outside."""
+        if not keys:
+            turn.locks = None
+            return _NOTHING
+        turn.locks = held = self._key_locks.hold(keys, deadline=turn.deadline)
+        return held
+
+    def keys_to_lock(self, writes: Sequence[PendingWrite]) -> Sequence[Key]:
+        """Return the keys to lock for several writes."""
+        return sorted({key for write in writes for key in self._keys_to_lock(write)})
 
     def _keys_to_lock(self, write: PendingWrite) -> Sequence[Key]:
         """Return the keys of the companion changes to expect: those of the admission plugins and ``write.locks``."""
@@ -187,11 +181,15 @@ class WriteLoop:
         keys = self._admission.locked_keys(target.rt, operation, target.namespace)
         return sorted({*keys, *write.locks}) if write.locks else keys
 
-    async def prepare(self, write: PendingWrite, preparation: Preparation | None = None) -> None:
+    def prepare(self, write: PendingWrite, preparation: Preparation | None = None) -> Awaitable[None]:
         """Prepare the write on this replica's view: as a change of the existing object, or as a creation.
 
-        ``preparation``: another one than the loop's, for creations; changes have theirs.
+        Again while its rules lack an answer from outside. ``preparation``: another one than the loop's, for creations;
+        changes have theirs.
         """
+        return retry_with_answers(partial(self._prepare, write, preparation), write.turn.wait)
+
+    async def _prepare(self, write: PendingWrite, preparation: Preparation | None) -> None:
         target = write.target
         write.begin_attempt(self._reads.seen(target.rt.resource))
         try:

@@ -33,8 +33,7 @@ from kubechronicle.actors.admission.chain import CONNECT, AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, list_both
-from kubechronicle.actors.evaluation import OnLoop
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
+from kubechronicle.actors.external_answers import retry_with_answers
 from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
@@ -61,7 +60,6 @@ from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
-from kubechronicle.api.values.allowance import ALLOWANCE
 from kubechronicle.eventlog.entries import Describe, Entry
 from kubechronicle.eventlog.records import Key, Rejected
 
@@ -216,8 +214,9 @@ class Writes:
     async def admit(self, caller: Caller, target: Target, sent: Any, complete: Complete | None = None) -> None:
         """Pass the body of a subresource that is not stored under its own name through admission, as a creation.
         ``complete``: completes and checks it between mutating and validating admission."""
-        attempt = partial(self._preparation.admit, requested_by(caller, target), sent, complete=complete)
-        await retry_with_answers(partial(self._timed, caller, attempt), deadline=caller.deadline)
+        await self._decide(
+            caller, partial(self._preparation.admit, requested_by(caller, target), sent, complete=complete)
+        )
 
     async def admit_connect(self, caller: Caller, target: Target, options: dict[str, Any]) -> None:
         """Pass a connection to a pod, service or node through admission, before it is made.
@@ -225,17 +224,18 @@ class Writes:
         ``target``: with the subresource ("exec", "proxy"). ``options``: the options of the connection, with apiVersion
         and kind (PodExecOptions); webhooks and policies may change them in place. StatusError: it is rejected.
         """
-        attempt = partial(self._preparation.admit, requested_by(caller, target), options, operation=CONNECT)
-        await retry_with_answers(partial(self._timed, caller, attempt), deadline=caller.deadline)
+        await self._decide(
+            caller, partial(self._preparation.admit, requested_by(caller, target), options, operation=CONNECT)
+        )
 
-    async def _timed(self, caller: Caller, attempt: Callable[[Turn], Awaitable[None]]) -> None:
-        """Await an attempt of admission alone, within an allowance for its expressions."""
+    async def _decide(self, caller: Caller, admit: Callable[[Turn], Awaitable[None]]) -> None:
+        """Await admission alone."""
         turn = self._turn_of(caller)
-        token = ALLOWANCE.set(OnLoop(turn))
+        turn.begin_decision(caller.deadline)
         try:
-            await attempt(turn)
+            await retry_with_answers(partial(admit, turn), turn.wait)
         finally:
-            ALLOWANCE.reset(token)
+            turn.end_decision()
             if caller.turn is None:
                 turn.end()
 
@@ -312,23 +312,17 @@ class Writes:
         begun: list[tuple[Target, Commit, bool]] = []
         turn, size = self._turn_of(caller), max(len(entry.json) for entry in entries)
 
-        async def prepared(one: Target, entry: Entry) -> Proposal:
-            await turn.begin(size)
-            token = ALLOWANCE.set(OnLoop(turn))
-            try:
-                return await self._preparation.delete(one, entry, turn, options=options, collection=True)
-            except NeedsExternalAnswer:
-                turn.pause()  # the answer may depend on another large write
-                raise
-            finally:
-                ALLOWANCE.reset(token)
-
+        await turn.begin(size)
         for entry in entries:
             await pauses.pause()  # a dry run waits for nothing
             one = structs.replace(target, namespace=entry.key.namespace, name=entry.key.name)
-            attempt = partial(prepared, one, entry)
-            with self._loop.converting(target.rt):
-                proposal = await retry_with_answers(attempt, deadline=caller.deadline)
+            prepare = partial(self._preparation.delete, one, entry, turn, options=options, collection=True)
+            turn.begin_decision(caller.deadline)
+            try:
+                with self._loop.converting(target.rt):
+                    proposal = await retry_with_answers(prepare, turn.wait)
+            finally:
+                turn.end_decision()
             if not target.dry_run and proposal.prepared.outcome is not Outcome.UNCHANGED:
                 transaction = await self._loop.transaction(one, proposal, entry, caller.who, turn, len(entry.json))
                 begun.append((one, self._actors.begin(transaction, deadline=caller.deadline), proposal.then_delete))

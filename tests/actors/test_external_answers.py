@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from admission.decisions import decided
 from in_process import MAPS, InProcess, configmap, open_server
 
 from kubechronicle.actors.admission.chain import DELETE, AdmissionPlugin, Attributes, State
@@ -17,7 +18,6 @@ from kubechronicle.actors.external_answers import (
     decide_with_answers,
     recall_answer,
     remember_answer,
-    retry_with_answers,
 )
 from kubechronicle.actors.writing.writes import Caller, Target
 from kubechronicle.api.errors.status import StatusError
@@ -76,7 +76,7 @@ async def test_a_decision_within_an_attempt_shares_its_answers() -> None:
     async def attempt() -> list[object]:
         return rule(questions, "a") + await decide_with_answers(partial(rule, questions, "a", "b"))
 
-    assert await retry_with_answers(attempt, deadline=trio.current_time() + 10) == [
+    assert await decided(attempt, deadline=trio.current_time() + 10) == [
         "answer to a",
         "answer to a",
         "answer to b",
@@ -95,7 +95,7 @@ async def test_a_decision_with_endless_questions_ends() -> None:
 
     for endless in (
         partial(decide_with_answers, forgetful),
-        partial(retry_with_answers, attempt, deadline=float("inf")),
+        partial(decided, attempt),
     ):
         questions.clear()
         with pytest.raises(StatusError) as caught:
@@ -114,7 +114,7 @@ async def test_an_answer_is_not_awaited_past_the_deadline(autojump_clock: trio.t
 
     began = trio.current_time()
     with pytest.raises(StatusError) as caught:
-        await retry_with_answers(attempt, deadline=began + 3)
+        await decided(attempt, deadline=began + 3)
     assert caught.value.code == 504
     assert trio.current_time() == began + 3
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import outcome
+import trio
 from in_process import InProcess
 
 from kubechronicle.actors.admission import plugins
@@ -25,7 +25,13 @@ from kubechronicle.actors.admission.chain import AdmissionChain, State
 from kubechronicle.actors.admission.device_claims import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.services import ServiceAllocator
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, _answers_of_one_decision
+from kubechronicle.actors.external_answers import (
+    NeedsExternalAnswer,
+    begin_remembering,
+    end_remembering,
+    retry_with_answers,
+)
+from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.writing.targets import Target, attributes_of
 from kubechronicle.api.builtin.common.cell_text import ages_at
 from kubechronicle.api.codecs import json as json_codec
@@ -63,9 +69,9 @@ class Steps:
 
     def create(self, rt: ResourceType, body: bytes) -> str:
         """Run the steps of a creation. Return "stored", or the reason of the rejection."""
-        return _with_long_steps(partial(self._create, rt, body))
+        return _at_once(self._create, rt, body)
 
-    def _create(self, rt: ResourceType, body: bytes) -> str:
+    async def _create(self, turn: Turn, rt: ResourceType, body: bytes) -> str:
         target, context = _request(rt)
         try:
             value, duplicates = json_codec.decode(body, strict=True)
@@ -75,47 +81,61 @@ class Steps:
                 return _answered(rt, accepted)
             name = accepted["metadata"].get("name", "")
             attributes = attributes_of(target, "CREATE", accepted, None, name=name, seed=context.uid)
-            self._admission.admit(attributes)
+            await self._admission.admit(attributes, turn)
             metadata.generate_name(accepted["metadata"], name_suffix="bcdfg")
             self._admission.begin_write(attributes)
             prepared = pipeline.finish_create(rt, accepted, context)
-            self._admission.validate(attributes.with_object(prepared.object))
+            await self._admission.validate(attributes.with_object(prepared.object), turn)
             return _answered(rt, prepared.object)
         except StatusError as error:
             return _refused(error)
 
     def update(self, rt: ResourceType, old: Entry, body: bytes, subresource: str = "") -> str:
         """Run the steps of an update of ``old``."""
-        return _with_long_steps(partial(self._update, rt, old, body, subresource))
+        return _at_once(self._update, rt, old, body, subresource)
 
-    def _update(self, rt: ResourceType, old: Entry, body: bytes, subresource: str) -> str:
+    async def _update(self, turn: Turn, rt: ResourceType, old: Entry, body: bytes, subresource: str) -> str:
         target, context = _request(rt, "a", subresource)
         try:
             value, duplicates = json_codec.decode(body, strict=True)
             new, _ = pipeline.decode_object(rt, value, context, duplicates=duplicates, create=False)
             accepted = pipeline.accept_update(rt, old.object(), new, context)
             attributes = attributes_of(target, "UPDATE", accepted, old, seed=context.uid)
-            self._admission.admit(attributes)
+            await self._admission.admit(attributes, turn)
             self._admission.begin_write(attributes)
             prepared = pipeline.finish_update(rt, old.object(), accepted, context)
-            self._admission.validate(attributes.with_object(prepared.object))
+            await self._admission.validate(attributes.with_object(prepared.object), turn)
             return _answered(rt, prepared.object)
         except StatusError as error:
             return _refused(error)
 
 
-def _with_long_steps(attempt: Callable[[], str]) -> str:
-    """Call an attempt until all long steps that it needs are done, without their pauses."""
-    with _answers_of_one_decision():
+class _AtOnce:
+    """Waits as a Turn does, without an allowance: all rules run here."""
+
+    slow = False
+
+    async def wait(self, missing: NeedsExternalAnswer) -> None:
+        await missing.resolve()
+
+    async def let_others_run(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+def _at_once(attempt: Callable[..., Awaitable[str]], *arguments: object) -> str:
+    """Make a decision with all long steps that it needs, without their pauses."""
+    turn = cast(Turn, _AtOnce())
+    deciding, result = retry_with_answers(partial(attempt, turn, *arguments), turn.wait), None
+    begin_remembering()
+    try:
         while True:
-            try:
-                return attempt()
-            except NeedsExternalAnswer as missing:
-                resolving, result = missing.resolve(), None
-                with suppress(StopIteration):
-                    while True:
-                        resolving.send(result)  # type: ignore[attr-defined]  # the coroutine pauses in checkpoints only
-                        result = outcome.Value(None)
+            deciding.send(result)  # the coroutine pauses in checkpoints only
+            result = outcome.Value(None)
+    except StopIteration as stop:
+        decided: str = stop.value
+        return decided
+    finally:
+        end_remembering()
 
 
 def _request(rt: ResourceType, name: str = "", subresource: str = "") -> tuple[Target, WriteContext]:

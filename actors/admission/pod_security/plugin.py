@@ -22,9 +22,8 @@ from kubechronicle.actors.admission.chain import (
     CREATE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionSteps,
     Attributes,
-    Pending,
-    PendingSteps,
     State,
     forbidden,
 )
@@ -119,7 +118,7 @@ class PodSecurity(AdmissionPlugin):
         )
         self._exempt = given.exemptions
 
-    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         if attributes.object is None:
             return None
         if attributes.rt.resource != "namespaces":
@@ -129,7 +128,7 @@ class PodSecurity(AdmissionPlugin):
         exempt = attributes.name in self._exempt.namespaces
         return _check_namespace(attributes, attributes.object, state, self._defaults, exempt=exempt)
 
-    def _validate(self, attributes: Attributes, obj: Object, state: State) -> Pending | None:
+    def _validate(self, attributes: Attributes, obj: Object, state: State) -> AdmissionSteps | None:
         is_pod = attributes.rt.resource == "pods"
         if attributes.subresource in IGNORED_SUBRESOURCES if is_pod else attributes.subresource:
             return None
@@ -161,7 +160,7 @@ class PodSecurity(AdmissionPlugin):
         if causes:
             shown = ", ".join(map(str, causes))
             attributes.annotations[ERROR] = f"Failed to parse policy: {f'[{shown}]' if len(causes) > 1 else shown}"
-        return Pending(_apply(policy, attributes, state, meta, spec, enforces=is_pod), read=policy)
+        return _apply(policy, attributes, state, meta, spec, enforces=is_pod)
 
     def _exemption(self, attributes: Attributes) -> str:
         """Return the reason why no standard applies to the write, "" if they do."""
@@ -191,7 +190,7 @@ def _labels(attributes: Attributes) -> tuple[str, str, str]:
 
 def _apply(
     policy: Policy, attributes: Attributes, state: State, meta: Object, spec: Object, *, enforces: bool
-) -> PendingSteps:
+) -> AdmissionSteps:
     """Apply the standards to a pod, or to the template of one. StatusError 403."""
     found = violations = (yield from policy.enforce.violations(meta, spec)) if enforces else []
     if enforces:
@@ -278,7 +277,7 @@ def _standard(labels: Mapping[str, str], mode: str, fallback: str, default: Stan
 
 def _check_namespace(
     attributes: Attributes, namespace: Object, state: State, defaults: Policy, *, exempt: bool
-) -> Pending | None:
+) -> AdmissionSteps | None:
     labels = namespace["metadata"].get("labels") or {}
     old_labels = attributes.old.labels if attributes.old is not None else {}
     if LABELS.isdisjoint(labels) and LABELS.isdisjoint(old_labels):
@@ -298,7 +297,7 @@ def _check_namespace(
     if exempt:
         attributes.warnings.extend(_exempt_warning(name, policy, labels, defaults))
         return None
-    return Pending(_warn_of_existing(attributes, name, wanted, state.entries("pods", name)))
+    return _warn_of_existing(attributes, name, wanted, state.entries("pods", name))
 
 
 def _exempt_warning(namespace: str, policy: Policy, labels: Mapping[str, str], defaults: Policy) -> list[str]:
@@ -319,7 +318,7 @@ def _exempt_warning(namespace: str, policy: Policy, labels: Mapping[str, str], d
 
 def _warn_of_existing(
     attributes: Attributes, namespace: str, wanted: Standard, entries: Sequence[Entry]
-) -> PendingSteps:
+) -> AdmissionSteps:
     """Warn of existing pods that violate the new level. One pod of each controller is checked first."""
     first: list[Entry] = []
     others: list[Entry] = []

@@ -10,9 +10,8 @@ from kubechronicle.actors.admission.chain import (
     CREATE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionSteps,
     Attributes,
-    Pending,
-    PendingSteps,
     State,
     forbidden,
 )
@@ -102,9 +101,9 @@ class NodeDeclaredFeatureValidator(AdmissionPlugin):
     resources = frozenset({"pods", SLICES})
     operations = frozenset({CREATE, UPDATE})
 
-    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         if attributes.rt.resource == SLICES:
-            return Pending(_check_devices(attributes, state))
+            return _check_devices(attributes, state)
         if attributes.operation == UPDATE:
             self._validate_pod(attributes, state)
         return None
@@ -127,7 +126,7 @@ class NodeDeclaredFeatureValidator(AdmissionPlugin):
             raise forbidden(attributes, why)
 
 
-def _check_devices(attributes: Attributes, state: State) -> PendingSteps:
+def _check_devices(attributes: Attributes, state: State) -> AdmissionSteps:
     """Reject devices that take allocatable resources of nodes that do not declare this feature, or of no node."""
     spec: Object = (attributes.object or {}).get("spec") or {}
     for device in spec.get("devices") or ():

@@ -19,18 +19,16 @@ from kubechronicle.actors.admission.chain import (
     CREATE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionSteps,
     Attributes,
-    Pending,
-    PendingSteps,
     State,
 )
 from kubechronicle.actors.admission.metrics import NO_ERROR
 from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
 from kubechronicle.actors.admission.policies.validating import error_type, shown_name
-from kubechronicle.actors.admission.versions import Versions, candidates, labels_of, name_of, write_kind
+from kubechronicle.actors.admission.versions import Versions, candidates, digest, labels_of, name_of, write_kind
 from kubechronicle.actors.evaluation import GROWN, judge, judge_copy, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
-from kubechronicle.actors.pending_work import digest
 from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MutationSteps: TypeAlias = Generator[NeedsExternalAnswer | None, None, T]
-"""As PendingSteps, with a result."""
+"""As Steps of admission, with a result."""
 
 Key = tuple[str, str, str, str]
 """One application of a policy: its name, its binding's, and namespace and name of the parameters."""
@@ -64,9 +62,6 @@ class Memory:
     output: bytes = b""
     again: set[Key] = field(default_factory=set)
     applied: set[Key] = field(default_factory=set)
-
-    def copied(self) -> Memory:
-        return Memory(self.output, set(self.again), set(self.applied))
 
     def object_changed(self) -> None:
         self.again |= self.applied
@@ -123,13 +118,12 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     def __init__(self) -> None:
         self._policies: Policies[Mutator] = Policies("mutatingadmissionpolic", self.name, _compiled)
 
-    def admit(self, attributes: Attributes, state: State) -> Pending | None:
+    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         index = self._policies.index(state, attributes.rt)
         found = candidates(index, attributes, state)
         if not found or attributes.object is None:
             return None
-        steps = _Dispatch(attributes, state).run([policy for policy, _ in found])
-        return Pending(steps, index, digest(attributes.object))
+        return _Dispatch(attributes, state).run([policy for policy, _ in found])
 
 
 def _compiled(policy: ReadOnlyObject) -> Mutator:
@@ -153,7 +147,7 @@ class _Dispatch:
         self._memory = memory
         self._problems: list[Problem] = []
 
-    def run(self, policies: Sequence[Policy[Mutator]]) -> PendingSteps:
+    def run(self, policies: Sequence[Policy[Mutator]]) -> AdmissionSteps:
         """Apply the policies. StatusError: some cannot be applied, and may not be ignored."""
         invocations = yield from self._invocations(policies)
         if invocations:
@@ -192,7 +186,7 @@ class _Dispatch:
         if not policy.ignores:
             self._problems.append(Problem(policy.name, binding, message, reason))
 
-    def _apply_all(self, invocations: Sequence[Invocation]) -> PendingSteps:
+    def _apply_all(self, invocations: Sequence[Invocation]) -> AdmissionSteps:
         attributes, memory, reinvocation = self._attributes, self._memory, self._attributes.reinvocation
         assert attributes.object is not None
         if reinvocation.second and memory.applied and memory.output != digest(attributes.object, any_order=True):
@@ -205,13 +199,13 @@ class _Dispatch:
             memory.output = digest(attributes.object, any_order=True)
             yield None
 
-    def _apply(self, invocation: Invocation) -> PendingSteps:
+    def _apply(self, invocation: Invocation) -> AdmissionSteps:
         from kubechronicle.api.admission.policy_programs import Failed
 
         policy, key, reinvocation = invocation.policy, invocation.key, self._attributes.reinvocation
         evaluator = yield from awaiting(partial(evaluator_of, policy))
         if evaluator.conditions:
-            values = self._values(invocation)
+            values = yield from awaiting(partial(self._values, invocation))
             try:
                 matches = yield from awaiting(
                     partial(
@@ -241,7 +235,7 @@ class _Dispatch:
         from kubechronicle.api.admission.policy_programs import Failed
 
         policy, matched = invocation.policy, invocation.matched
-        before = self._versions.new(matched)
+        before = yield from awaiting(partial(self._versions.new, matched))
         if before is None:
             return False
         obj, changed = before, False
@@ -264,14 +258,15 @@ class _Dispatch:
         if reinvocation.original is None and self._attributes.object is not None:
             # The values of the members are left as they are: ``obj`` shares none of them.
             reinvocation.original = dict(self._attributes.object)
-        self._versions.replace(matched, obj)
+        yield from awaiting(partial(self._versions.replace, matched, obj))
         return True
 
     def _mutated(
         self, invocation: Invocation, index: int, mutation: Any, obj: Object, before: Object
     ) -> MutationSteps[Mutated]:
         """Return the object after one mutation, compared with the one before all. Raises Failed."""
-        values = {**self._values(invocation), "object": obj}
+        values = yield from awaiting(partial(self._values, invocation))
+        values["object"] = obj
         return (
             yield from awaiting(
                 partial(

@@ -19,9 +19,8 @@ from kubechronicle.actors.admission.chain import (
     DELETE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionSteps,
     Attributes,
-    Pending,
-    PendingSteps,
     State,
 )
 from kubechronicle.actors.admission.metrics import COMPILE_ERROR, INVALID_ERROR, NO_ERROR, OUT_OF_BUDGET
@@ -64,12 +63,12 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     def __init__(self) -> None:
         self._policies: Policies[Validator] = Policies("validatingadmissionpolic", self.name, _compiled)
 
-    def validate(self, attributes: Attributes, state: State) -> Pending | None:
+    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         index = self._policies.index(state, attributes.rt)
         found = candidates(index, attributes, state)
         if not found:
             return None
-        return Pending(_Dispatch(attributes, state).judge_all([policy for policy, _ in found]), index)
+        return _Dispatch(attributes, state).judge_all([policy for policy, _ in found])
 
 
 def _compiled(policy: ReadOnlyObject) -> Validator:
@@ -94,7 +93,7 @@ class _Dispatch:
         self._params = Params(state, attributes)
         self._denials: list[Denial] = []
 
-    def judge_all(self, policies: list[Policy[Validator]]) -> PendingSteps:
+    def judge_all(self, policies: list[Policy[Validator]]) -> AdmissionSteps:
         """Reject the write with the first reason against it. Warnings and annotations go into its attributes."""
         for policy in policies:
             yield None
@@ -122,7 +121,7 @@ class _Dispatch:
         matched: ResourceType,
         param_type: ResourceType | None,
         annotations: defaultdict[str, dict[str, None]],
-    ) -> PendingSteps:
+    ) -> AdmissionSteps:
         yield None
         try:
             if not binding.matches(self._kind, self._registry, self._name, self._labels):
@@ -136,7 +135,7 @@ class _Dispatch:
         has_params = policy.param_kind is not None
         for index, param in enumerate(params):
             try:
-                values = self._reading.values(matched, param, has_params=has_params)
+                values = yield from awaiting(partial(self._reading.values, matched, param, has_params=has_params))
             except StatusError as error:
                 if not policy.ignores:
                     why = f"failed to configure binding: failed to convert object version: {error}"

@@ -23,7 +23,7 @@ from kubechronicle.actors.admission.versions import (
 )
 from kubechronicle.actors.admission.versions import candidates as candidates_of
 from kubechronicle.actors.admission.webhooks.configurations import Configurations, Placed, Webhook
-from kubechronicle.actors.admission.webhooks.questions import NO_ANSWERS, Question
+from kubechronicle.actors.admission.webhooks.questions import Question
 from kubechronicle.actors.evaluation import judge
 from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.conditions import ConditionsFailed
@@ -105,8 +105,7 @@ class Dispatch:
             old=self.versions.old(rt),
         )
         second = self._mutating and attributes.reinvocation.second
-        known = NO_ANSWERS if attributes.progress is None else attributes.progress.answers
-        return Question(webhook, request, attributes.operation, mutating=self._mutating, second=second, known=known)
+        return Question(webhook, request, attributes.operation, mutating=self._mutating, second=second)
 
     def take(self, webhook: Webhook, answer: Answer) -> None:
         """Keep warnings and annotations of an answer. StatusError: the webhook denies the write."""

@@ -17,27 +17,22 @@ from kubechronicle.actors.admission.chain import (
     DELETE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionSteps,
     Attributes,
-    Pending,
-    PendingSteps,
     State,
 )
-from kubechronicle.actors.admission.versions import Versions
+from kubechronicle.actors.admission.versions import Versions, digest
 from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed, Webhook
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates
-from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, stop, stopped_work
+from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers
 from kubechronicle.actors.evaluation import MAX_GROWTH, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
-from kubechronicle.actors.pending_work import digest
 from kubechronicle.api.admission import patches, rejections
 from kubechronicle.api.admission.annotations import UNWANTED
 from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.patch import json_patch
 from kubechronicle.api.registry.registry import ResourceType
-
-AT_ONCE: Final = 16
-"""Webhooks whose conditions are evaluated without a look at the time."""
 
 MAX_SHOWN_PATCH: Final = 64 * 1024
 """Bytes of the longest patch that is kept for the audit event."""
@@ -50,19 +45,15 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
     def __init__(self, *, review_reviews: bool = False) -> None:
         self._configurations = Configurations(MUTATING, self.name, review_reviews=review_reviews)
 
-    def admit(self, attributes: Attributes, state: State) -> Pending | None:
-        """Apply the patches of the webhooks in order. NeedsExternalAnswer; StatusError of the first that denies."""
-        calls = stopped_work(attributes)
-        if calls is None:
-            if attributes.reinvocation.second and not _memory_of(attributes, self.name).asks_again():
-                return None
-            found = candidates(self._configurations, attributes, state)
-            if not found:
-                return None
-            dispatch = Dispatch(attributes, state, Versions(attributes, stored=False), mutating=True)
-            calls = _Calls(dispatch, _memory_of(attributes, self.name), found)
-        assert isinstance(calls, _Calls)
-        return calls.go_on()
+    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+        """Apply the patches of the webhooks in order. StatusError of the first that denies."""
+        if attributes.reinvocation.second and not _memory_of(attributes, self.name).asks_again():
+            return None
+        found = candidates(self._configurations, attributes, state)
+        if not found:
+            return None
+        dispatch = Dispatch(attributes, state, Versions(attributes, stored=False), mutating=True)
+        return _Calls(dispatch, _memory_of(attributes, self.name)).ask(found)
 
 
 class _Memory:
@@ -79,12 +70,6 @@ class _Memory:
         self.again: set[str] = set()
         self.last = b""
         self.patched = False
-
-    def copied(self) -> _Memory:
-        other = _Memory()
-        other.asked, other.again = set(self.asked), set(self.again)
-        other.last, other.patched = self.last, self.patched
-        return other
 
     def asks_again(self) -> bool:
         """Tell whether the second round may ask a webhook."""
@@ -108,37 +93,25 @@ def _digest(obj: dict[str, Any] | None) -> bytes:
 
 
 class _Calls:
-    """The calls of one round. ``found``: the webhooks whose rules match, each checked in full when its turn comes."""
+    """The calls of one round."""
 
-    def __init__(self, dispatch: Dispatch, memory: _Memory, found: Sequence[tuple[Placed, ResourceType]]) -> None:
+    def __init__(self, dispatch: Dispatch, memory: _Memory) -> None:
         self.dispatch = dispatch
         self._memory = memory
-        self._found = found
-        self._steps = self._take_all()
-        obj = dispatch.attributes.object
-        self._before = digest(obj) if len(found) > AT_ONCE and obj is not None else b""
 
-    def go_on(self) -> Pending | None:
-        """Ask the rest of the webhooks: at once if they are few. NeedsExternalAnswer, StatusError."""
-        if self._before:
-            return Pending(self._steps, [placed.webhook for placed, _ in self._found], self._before)
-        for missing in self._steps:
-            if missing is not None:
-                raise missing
-        return None
-
-    def _take_all(self) -> PendingSteps:
+    def ask(self, found: Sequence[tuple[Placed, ResourceType]]) -> AdmissionSteps:
+        """Ask the webhooks whose rules match, each checked in full when its turn comes. StatusError."""
         attributes, memory = self.dispatch.attributes, self._memory
         if attributes.reinvocation.second and memory.asked and memory.last != _digest(attributes.object):
             memory.note_change()  # other plugins have changed the object since the first round
-        for placed, rt in self._found:
+        for placed, rt in found:
             if (yield from awaiting(partial(self.dispatch.matches, placed.webhook, rt))):
                 yield from self._call(placed, rt)
             yield None
         if memory.asked:
             memory.last = _digest(attributes.object)
 
-    def _call(self, placed: Placed, rt: ResourceType) -> PendingSteps:
+    def _call(self, placed: Placed, rt: ResourceType) -> AdmissionSteps:
         """Ask one webhook and apply its patch. StatusError."""
         webhook, attributes = placed.webhook, self.dispatch.attributes
         run = attributes.reinvocation
@@ -147,7 +120,7 @@ class _Calls:
         changed = False
         try:
             answer = yield from self._answer(webhook, rt)
-            changed = self._patch(placed, rt, answer)
+            changed = yield from awaiting(partial(self._patch, placed, rt, answer))
         except CallFailed as error:
             self._annotate(placed, changed=False)
             if not webhook.ignores:
@@ -176,11 +149,9 @@ class _Calls:
             annotations[f"mutation.{self._place(placed)}"] = orjson.dumps(shown).decode()
 
     def _answer(self, webhook: Webhook, rt: ResourceType) -> Generator[NeedsExternalAnswer | None, None, Answer]:
-        question = self.dispatch.question(webhook, rt)
+        question = yield from awaiting(partial(self.dispatch.question, webhook, rt))
         while (answer := question.answer()) is None:
-            stop(self.dispatch.attributes, self)
             yield NeedsAnswers(MutatingAdmissionWebhook.name, self.dispatch.state, [question])
-        self.dispatch.state.metrics.waited += question.seconds
         self.dispatch.take(webhook, answer)
         return answer
 

@@ -14,15 +14,14 @@ from kubechronicle.actors.admission.chain import (
     DELETE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionSteps,
     Attributes,
-    Pending,
-    PendingSteps,
     State,
 )
 from kubechronicle.actors.admission.versions import Versions
 from kubechronicle.actors.admission.webhooks.configurations import VALIDATING, Configurations, Placed, Webhook
 from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates
-from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question, stop, stopped_work
+from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question
 from kubechronicle.actors.external_answers import awaiting
 from kubechronicle.api.admission import rejections
 from kubechronicle.api.admission.reviews import CallFailed
@@ -37,61 +36,38 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
     def __init__(self, *, review_reviews: bool = False) -> None:
         self._configurations = Configurations(VALIDATING, self.name, review_reviews=review_reviews)
 
-    def validate(self, attributes: Attributes, state: State) -> Pending | None:
-        """Reject a write with the first denial, in the order of the webhooks. NeedsExternalAnswer, StatusError."""
-        calls = stopped_work(attributes)
-        if calls is not None:
-            assert isinstance(calls, _Calls)
-            calls.conclude()
-            return None
+    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+        """Reject a write with the first denial, in the order of the webhooks. StatusError."""
         found = candidates(self._configurations, attributes, state)
         if not found:
             return None
-        calls = _Calls(Dispatch(attributes, state, Versions(attributes, stored=True), mutating=False))
-        return Pending(calls.ask(found), [placed.webhook for placed, _ in found])
+        return _ask(Dispatch(attributes, state, Versions(attributes, stored=True), mutating=False), found)
 
 
-class _Calls:
-    """The questions to all webhooks that match. A webhook that cannot be asked has its failure."""
-
-    def __init__(self, dispatch: Dispatch) -> None:
-        self._dispatch = dispatch
-        self._asked: list[tuple[Webhook, Question | CallFailed | StatusError]] = []
-
-    def ask(self, found: Sequence[tuple[Placed, ResourceType]]) -> PendingSteps:
-        """Ask those of the webhooks that match in full, and conclude. ``found``: those whose rules match."""
-        dispatch = self._dispatch
-        matching = []
-        for placed, rt in found:
-            if (yield from awaiting(partial(dispatch.matches, placed.webhook, rt))):
-                matching.append((placed.webhook, rt))
-            yield None
-        for webhook, rt in matching:
-            try:
-                self._asked.append((webhook, dispatch.question(webhook, rt)))
-            except (CallFailed, StatusError) as error:
-                self._asked.append((webhook, error))
-            yield None
-        self.conclude()
-
-    def conclude(self) -> None:
-        """Raise the first denial. NeedsExternalAnswer: some answers are not there yet."""
-        dispatch, missing, longest = self._dispatch, [], 0.0
-        for _, question in self._asked:
-            if isinstance(question, Question):
-                if question.ended() is None:
-                    missing.append(question)
-                longest = max(longest, question.seconds)
-        if missing:
-            stop(dispatch.attributes, self)
-            raise NeedsAnswers(ValidatingAdmissionWebhook.name, dispatch.state, missing)
-        dispatch.state.metrics.waited += longest
-        first: StatusError | None = None
-        for index, each in enumerate(self._asked):
-            problem = _problem(dispatch, index, *each)  # all answers may have warnings
-            first = first or problem
-        if first is not None:
-            raise first
+def _ask(dispatch: Dispatch, found: Sequence[tuple[Placed, ResourceType]]) -> AdmissionSteps:
+    """Ask the webhooks that match in full, and raise the first denial. ``found``: those whose rules match."""
+    matching = []
+    for placed, rt in found:
+        if (yield from awaiting(partial(dispatch.matches, placed.webhook, rt))):
+            matching.append((placed.webhook, rt))
+        yield None
+    # A webhook that cannot be asked has its failure.
+    asked: list[tuple[Webhook, Question | CallFailed | StatusError]] = []
+    for webhook, rt in matching:
+        try:
+            asked.append((webhook, (yield from awaiting(partial(dispatch.question, webhook, rt)))))
+        except (CallFailed, StatusError) as error:
+            asked.append((webhook, error))
+        yield None
+    missing = [each for _, each in asked if isinstance(each, Question) and each.end() is None]
+    if missing:
+        yield NeedsAnswers(ValidatingAdmissionWebhook.name, dispatch.state, missing)
+    first: StatusError | None = None
+    for index, each in enumerate(asked):
+        problem = _problem(dispatch, index, *each)  # all answers may have warnings
+        first = first or problem
+    if first is not None:
+        raise first
 
 
 def _problem(

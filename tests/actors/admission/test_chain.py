@@ -10,6 +10,7 @@ from in_process import MAPS, PODS, configmap, open_server, pod
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
+from kubechronicle.actors.large_work import LargeWork
 from kubechronicle.api.errors import status
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
@@ -42,14 +43,14 @@ class Plugin:
             raise status.forbidden("pods", "p", self.name)
 
 
-def test_plugins_run_in_order_until_one_rejects() -> None:
+async def test_plugins_run_in_order_until_one_rejects() -> None:
     called: list[str] = []
     plugins = [Plugin("a", called), Plugin("b", called, refuses=True), Plugin("c", called)]
     chain = AdmissionChain(plugins, State(peek=lambda *_: None, entries=lambda *_: ()))
     obj: dict[str, Any] = {}
     attributes = Attributes(rt=type_of("pods"), operation="CREATE", namespace="a", name="p", object=obj)
     with pytest.raises(status.StatusError):
-        chain.admit(attributes)
+        await chain.admit(attributes, LargeWork().turn("joe"))
     assert called == obj["seen"] == ["a", "b"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from in_process import ADMISSION, MAPS, PODS, InProcess, configmap, open_server, pod
 from stalls.longest_pass import passes_below
 
-from kubechronicle.actors import pending_work
+from kubechronicle.actors.admission import chain
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 NAMESPACE = "/api/v1/namespaces/default"
@@ -177,7 +177,7 @@ async def test_many_webhooks() -> None:
 
 @pytest.mark.parametrize("at_once", [0.0, 60.0])
 async def test_pauses_change_no_answer(at_once: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_work, "AT_ONCE", at_once)
+    monkeypatch.setattr(chain, "TURN", at_once)
     async with open_server(admission=ADMISSION) as server:
         await with_quotas(server, 3, hard="12")
         await with_limit_ranges(server, 3)

@@ -13,9 +13,7 @@ from custom.serving import WIDGETS, define, serving
 from in_process import MAPS, PODS, InProcess, configmap, open_server, pod
 from stalls.longest_pass import passes_below
 
-from kubechronicle.actors import pending_work
-from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.webhooks import mutating
+from kubechronicle.actors.admission import chain, plugins
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 LONGEST = 0.06
@@ -102,8 +100,7 @@ async def test_a_large_object() -> None:
 
 @pytest.mark.parametrize("at_once", [0, 60])
 async def test_pauses_change_no_answer(at_once: int, hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_work, "AT_ONCE", at_once)
-    monkeypatch.setattr(mutating, "AT_ONCE", at_once)
+    monkeypatch.setattr(chain, "TURN", at_once)
     runs = "string(int(object.metadata.labels['runs']) + 1)"
     count = f"Object{{metadata: Object.metadata{{labels: {{'runs': {runs}}}}}}}"
     async with open_server() as server:

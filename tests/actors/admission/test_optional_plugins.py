@@ -13,6 +13,7 @@ from trio.testing import MockClock
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
 from kubechronicle.actors.admission.runtime_class import Tolerated
+from kubechronicle.actors.large_work import LargeWork
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import effective_version
@@ -26,13 +27,14 @@ def enabled(*names: str) -> frozenset[str]:
     return (plugins.DEFAULT - {"ServiceAccount"}) | set(names)
 
 
-def test_always_deny_rejects_every_operation() -> None:
+async def test_always_deny_rejects_every_operation() -> None:
     state = State(peek=lambda resource, namespace, name: None, entries=lambda resource, namespace: ())
     chain = AdmissionChain(plugins.plugins_in_order({"AlwaysAdmit", "AlwaysDeny"}), state)
     rt = builtin_registry().builtin("", "v1", "configmaps")
     for operation in ("CREATE", "UPDATE", "DELETE", "CONNECT"):
+        attributes = Attributes(rt=rt, operation=operation, namespace="default", name="a")
         with pytest.raises(StatusError) as caught:
-            chain.admit(Attributes(rt=rt, operation=operation, namespace="default", name="a"))
+            await chain.admit(attributes, LargeWork().turn("joe"))
         why = "admission control is denying all modifications"
         assert caught.value.message == f'configmaps "a" is forbidden: {why}'
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from admission.decisions import decided
 from custom.definitions import definition, established, version
 
 from kubechronicle.actors.conversion import conversions as module
 from kubechronicle.actors.conversion.conversions import Conversions, WebhookError
-from kubechronicle.actors.external_answers import NeedsExternalAnswer, retry_with_answers
+from kubechronicle.actors.external_answers import NeedsExternalAnswer
 from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.request_parts import CURRENT, Parts
@@ -110,7 +111,7 @@ async def test_a_decision_waits_for_the_conversion_and_is_made_again() -> None:
 
     with pytest.raises(NeedsExternalAnswer):
         await attempt()
-    found = await retry_with_answers(attempt, deadline=float("inf"))
+    found = await decided(attempt)
     assert (found["apiVersion"], found["metadata"]["resourceVersion"]) == (V2, "5")
     assert (attempts, hook.sizes) == (3, [1])
 
@@ -123,10 +124,10 @@ async def test_a_failed_conversion_ends_the_decision_but_not_the_next_one() -> N
         return conversions.recall(kind, widget("a"), V2)
 
     with pytest.raises(StatusError) as caught:
-        await retry_with_answers(attempt, deadline=float("inf"))
+        await decided(attempt)
     assert caught.value.message == "conversion webhook for example.com/v1, Kind=Widget failed: connection refused"
     hook.fails = ""
-    assert (await retry_with_answers(attempt, deadline=float("inf")))["apiVersion"] == V2
+    assert (await decided(attempt))["apiVersion"] == V2
     assert hook.sizes == [0, 1]
 
 

@@ -12,19 +12,11 @@ from services import open_services
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.conversion.conversions import WebhookError
-from kubechronicle.actors.unfinished_work import Expectations, Progress
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.records import Who
 
 MERGE = {"content-type": "application/merge-patch+json"}
-
-
-@pytest.fixture(params=["begins again", "goes on"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decide writes both ways: the first write of a kind begins again after an answer, the later ones go on."""
-    if request.param == "goes on":
-        monkeypatch.setattr(Expectations, "begin", lambda self, kind: Progress())
 
 
 async def test_mutating_webhooks_are_asked_in_order_and_validating_ones_after_them(hooks: Hooks) -> None:

@@ -8,7 +8,6 @@ import pytest
 from admission.prepared_webhooks import Hooks, adding, configure, webhook
 from in_process import configmap, open_server, pod
 
-from kubechronicle.actors.unfinished_work import Expectations, Progress
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.transactions import parse_changes
 from kubechronicle.eventlog.memory.store import MemoryStore
@@ -39,11 +38,7 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> Hooks:
     return found
 
 
-@pytest.mark.parametrize("way", ["begins again", "goes on"])
-async def test_webhooks_are_asked_once_for_each_change(hooks: Hooks, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    if way == "goes on":
-        monkeypatch.setattr(Expectations, "begin", lambda self, kind: Progress())
-
+async def test_webhooks_are_asked_once_for_each_change(hooks: Hooks) -> None:
     async def judged(request: dict[str, Any]) -> dict[str, Any]:
         return {"allowed": request["name"] != "bad", "status": {"message": "no", "code": 403}}
 
