@@ -14,6 +14,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.api.openapi.schemas import Choices
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http import edge, filters
@@ -229,7 +230,7 @@ def _documents(
         lambda: store.registry,
         version=version["gitVersion"],
         pages=documents.paths(),
-        cbor=settings.features.enabled(negotiate.CBOR_GATE),
+        choices=Choices.of(settings.features),
     )
     return documents, openapi
 

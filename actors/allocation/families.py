@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import parse_ip
+from kubechronicle.api.builtin.common.network_values import staying_valid
 from kubechronicle.api.builtin.core.service.service import needs_address
 from kubechronicle.api.builtin.core.service.validation import cluster_ips
 from kubechronicle.api.errors import status
@@ -50,7 +51,9 @@ def stays_dual_if_possible(spec: Object, held: Object | None) -> bool:
     )
 
 
-def complete_families(name: str, spec: Object, held: Object | None, configured: Sequence[str]) -> None:
+def complete_families(
+    name: str, spec: Object, held: Object | None, configured: Sequence[str], *, strict: bool = True
+) -> None:
     """Fill in ipFamilyPolicy and ipFamilies. StatusError 422.
 
     ``configured``: the families of the cluster, the default first.
@@ -61,7 +64,7 @@ def complete_families(name: str, spec: Object, held: Object | None, configured: 
     if spec.get("ipFamilyPolicy") is None:
         old_policy = (held or {}).get("ipFamilyPolicy")
         spec["ipFamilyPolicy"] = old_policy or (REQUIRE if unselective else SINGLE)
-    causes = cluster_ips(spec, frozenset((held or {}).get("clusterIPs") or ()))
+    causes = cluster_ips(spec, staying_valid((held or {}).get("clusterIPs") or (), strict=strict))
     if not causes:
         causes = _reductions(spec, held) if held is not None else []
         causes += _too_many(spec)

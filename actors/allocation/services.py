@@ -23,14 +23,16 @@ from kubechronicle.eventlog.entries import Entry
 class ServiceAllocator:
     """A StorageHook. ``random`` chooses among free values; everything else is determined by the state.
 
+    ``strict``: the rules of addresses under StrictIPCIDRValidation.
     The choice depends on the seed of the write, so that webhooks see the same one in all attempts.
     """
 
     resources = frozenset({"services"})
 
-    def __init__(self, network: ServiceNetwork, *, random: Random | None = None) -> None:
+    def __init__(self, network: ServiceNetwork, *, random: Random | None = None, strict: bool = True) -> None:
         self.metrics = AllocationMetrics()
         self._families = network.families
+        self._strict = strict
         self._random = random if random is not None else Random()
         self._seeded = random is None
         random = self._random
@@ -49,14 +51,14 @@ class ServiceAllocator:
             self._random.seed(attributes.seed)
         if attributes.operation == CREATE:
             pair_addresses(spec, None)
-            complete_families(name, spec, None, self._families)
+            complete_families(name, spec, None, self._families, strict=self._strict)
             self._addresses.allocate_new(pending, spec)
             self._ports.allocate_new(pending, spec)
         elif attributes.old is not None and not _is_stale(obj["metadata"], attributes.old):
             held = attributes.old.object()["spec"]
             keep_allocated(spec, held)
             pair_addresses(spec, held)
-            complete_families(name, spec, held, self._families)
+            complete_families(name, spec, held, self._families, strict=self._strict)
             self._addresses.allocate_changes(pending, spec, held)
             self._ports.allocate_changes(pending, spec, held)
         obj["spec"] = spec

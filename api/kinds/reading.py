@@ -174,8 +174,12 @@ class Declared:
 
     def description(self, of: str = "") -> str:
         """Return the published description of the type, of a field, or of a value that is given as JSON; or ""."""
+        return self.beginning(of).rstrip("\n")
+
+    def beginning(self, of: str) -> str:
+        """Return a description with the blank line at its end, which shows where the values of an enum follow."""
         if self.is_struct and of in self.members and (way := self.members[of][1]):
-            return way[-1].description(of)
+            return way[-1].beginning(of)
         return self.package.descriptions.get(f"{self.name}.{of}" if of else self.name, "")
 
     def _fields(self) -> Iterator[Field]:

@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api import kinds
+from kubechronicle.api.codecs.negotiate import CBOR_GATE
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, Field, GoType
 from kubechronicle.api.openapi.custom_kinds import CustomKinds
@@ -91,11 +94,35 @@ def own_definitions(served: Iterable[ResourceType]) -> Schema:
     return made
 
 
-class Writer:
-    """Writes definitions in one dialect: ``v3`` or v2. ``served``: types whose definitions may not be published."""
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices of feature gates in documents.
 
-    def __init__(self, *, v3: bool, served: Iterable[ResourceType], minor: str = kinds.SERVED) -> None:
+    ``cbor``: the server also reads and writes CBOR. ``enums``: fields list the values of their enums.
+    """
+
+    cbor: bool = False
+    enums: bool = True
+
+    @classmethod
+    def of(cls, gates: FeatureGates) -> Choices:
+        return cls(cbor=gates.enabled(CBOR_GATE), enums=gates.enabled("OpenAPIEnums"))
+
+
+USUAL: Final = Choices()
+
+
+class Writer:
+    """Writes definitions in one dialect: ``v3`` or v2. ``served``: types whose definitions may not be published.
+
+    ``enums``: list the values of enums.
+    """
+
+    def __init__(
+        self, *, v3: bool, served: Iterable[ResourceType], minor: str = kinds.SERVED, enums: bool = True
+    ) -> None:
         self._v3 = v3
+        self._enums = enums
         self._target = "#/components/schemas/" if v3 else "#/definitions/"
         self._release = reading.release(minor)
         self._element_defaults = v3 and tuple(map(int, minor.split("."))) < _NO_DEFAULTS_OF_ELEMENTS
@@ -146,7 +173,7 @@ class Writer:
         fields = sorted(declared.members.items())
         if fields:
             made["properties"] = {
-                name: self._field(field, declared.description(name), references) for name, (field, _) in fields
+                name: self._field(field, declared.beginning(name), references) for name, (field, _) in fields
             }
         required = [name for name, (field, _) in declared.members.items() if field.required]
         if required:
@@ -170,7 +197,7 @@ class Writer:
 
     def _field(self, field: Field, description: str, references: set[str]) -> Schema:
         enum = self._enum(field.type)
-        text = (description + _listed(enum)).lstrip() if enum is not None else description
+        text = (description + _listed(enum)).lstrip() if enum is not None else description.rstrip("\n")
         made = _described(text) | _extensions(field)
         default = field.default if field.default is not None else self._zero(field.type, omitempty=field.omitempty)
         if self._v3 and default is not None:
@@ -199,7 +226,9 @@ class Writer:
         return made | {"type": "object", "additionalProperties": below}
 
     def _enum(self, kind: GoType) -> Declared | None:
-        """Return the enum that a type is, None if it is none."""
+        """Return the enum that a type is, None if it is none, or if enums are not listed."""
+        if not self._enums:
+            return None
         while kind.shape == POINTER and kind.of is not None:
             kind = kind.of
         declared = self._release.declared(kind.name) if "." in kind.name else None

@@ -14,6 +14,7 @@ from kubechronicle.api.codecs import json
 from kubechronicle.api.openapi import operations, schemas
 from kubechronicle.api.openapi.operations import TEXT, Operation, Path
 from kubechronicle.api.openapi.parameters import Parameter
+from kubechronicle.api.openapi.schemas import USUAL, Choices
 from kubechronicle.api.openapi.v3 import SECURITY_SCHEME, WORDS, kind_of
 from kubechronicle.api.registry.registry import Registry
 
@@ -25,12 +26,12 @@ _UNSHARED: Final = frozenset({"name", "dryRun", "fieldValidation"})
 _SHARED_BODIES: Final = "io.k8s.apimachinery"
 
 
-def document(registry: Registry, pages: Collection[str], *, server_version: str, cbor: bool = False) -> Document:
-    """Return the document. ``pages``: the paths of the server beside /api and /apis. ``cbor``: it also has CBOR."""
-    writer = schemas.Writer(v3=False, served=registry)
+def document(registry: Registry, pages: Collection[str], *, server_version: str, choices: Choices = USUAL) -> Document:
+    """Return the document. ``pages``: the paths of the server beside /api and /apis."""
+    writer = schemas.Writer(v3=False, served=registry, enums=choices.enums)
     maker = _Maker(writer)
     described = _paths(registry, pages)
-    paths = {each.path: maker.path(operations.with_cbor(each) if cbor else each) for each in described}
+    paths = {each.path: maker.path(operations.with_cbor(each) if choices.cbor else each) for each in described}
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": server_version},

@@ -16,6 +16,7 @@ from typing import Any, Final
 from kubechronicle.api.openapi import operations, schemas
 from kubechronicle.api.openapi.operations import TEXT, Operation, Path, group_version_path
 from kubechronicle.api.openapi.parameters import Parameter
+from kubechronicle.api.openapi.schemas import USUAL, Choices
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.api.schema.types import META
 
@@ -54,7 +55,7 @@ def index(hashes: Mapping[str, str], *, prefix: str = "") -> Document:
     return {"paths": {path: {"serverRelativeURL": url} for path, url in urls.items()}}
 
 
-def document_hash(registry: Registry, path: str, *, server_version: str, cbor: bool = False) -> str:
+def document_hash(registry: Registry, path: str, *, server_version: str, choices: Choices = USUAL) -> str:
     """Return a hash of a document's content without making it.
 
     The content follows from the code and tables it is made with, the server's version and the served resources."""
@@ -64,7 +65,7 @@ def document_hash(registry: Registry, path: str, *, server_version: str, cbor: b
         + ",".join(f"{one.name}:{one.kind}:{'+'.join(one.verbs)}" for one in rt.subresources.values())
         for rt in registry.resources(group, version)
     )
-    text = "\n".join([_makers(), server_version, path, *(["CBOR"] if cbor else []), *types])
+    text = "\n".join([_makers(), server_version, path, repr(choices), *types])
     return hashlib.sha512(text.encode()).hexdigest().upper()
 
 
@@ -89,9 +90,8 @@ def _files(folder: Traversable) -> Iterator[Traversable]:
             yield each
 
 
-def document(registry: Registry, path: str, *, server_version: str, cbor: bool = False) -> Document:
-    """Return the document of one of the paths of ``served``. ``cbor``: the server also reads and writes CBOR. KeyError
-    for any other path."""
+def document(registry: Registry, path: str, *, server_version: str, choices: Choices = USUAL) -> Document:
+    """Return the document of one of the paths of ``served``. KeyError for any other path."""
     group, version = _group_version(path)
     if path in operations.PAGES:
         paths = [operations.PAGES[path]]
@@ -101,9 +101,9 @@ def document(registry: Registry, path: str, *, server_version: str, cbor: bool =
         paths = [operations.group_page(group)] if group and registry.versions(group) else []
     if not paths:
         raise KeyError(path)
-    if cbor:
+    if choices.cbor:
         paths = list(map(operations.with_cbor, paths))
-    writer = schemas.Writer(v3=True, served=registry.resources(group, version))
+    writer = schemas.Writer(v3=True, served=registry.resources(group, version), enums=choices.enums)
     needed: set[str] = set()
     written = {each.path: _path(each, writer, needed) for each in paths}
     custom = any(rt.custom is not None for rt in registry.resources(group, version))

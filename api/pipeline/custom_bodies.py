@@ -95,10 +95,13 @@ def _type_problem(obj: Object, shown: Callable[[], str]) -> str:
 def _unknown_fields(rt: ResourceType, obj: Object, refused: Callable[[str], status.StatusError]) -> list[str]:
     """Clean and default an object. Return the paths of its unknown fields."""
     group, _, name = obj["apiVersion"].rpartition("/")
-    own: CustomVersion | None = rt.custom.versions.get(name) if group == rt.group and obj["kind"] == rt.kind else None
+    known = group == rt.group and obj["kind"] == rt.kind
+    own: CustomVersion | None = rt.custom.versions.get(name) if known else None
     try:
         if own is None:
             unknown = coerce_root(obj, drop_malformed=False)
+            if known:  # but its version is not: then no field is
+                unknown += sorted(obj.keys() - {"apiVersion", "kind", "metadata"})
         else:
             unknown = own.schema.settle(obj)
     except MalformedError as error:

@@ -18,6 +18,8 @@ from kubechronicle.api.schema import values
 from kubechronicle.api.schema.values import DecodeError
 from kubechronicle.api.values.objects import Object
 
+SPLIT_STREAMS: Final = "PodLogsQuerySplitStreams"
+"""The gate that lets clients ask for stdout or stderr alone (KEP-3288)."""
 ALL: Final = "All"
 STREAMS: Final = (ALL, "Stderr", "Stdout")
 CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
@@ -26,7 +28,11 @@ _POSITIVE: Final = "must be greater than 0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodLogOptions:
-    """The options (v1 PodLogOptions). ``since_time``: RFC 3339 in UTC; "" if not given."""
+    """The options (v1 PodLogOptions).
+
+    ``since_time``: RFC 3339 in UTC; "" if not given.
+    ``stream``: None if not given while streams cannot be chosen, otherwise All.
+    """
 
     container: str
     follow: bool
@@ -37,11 +43,11 @@ class PodLogOptions:
     tail_lines: int | None
     limit_bytes: int | None
     insecure: bool
-    stream: str
+    stream: str | None
 
 
-def parse(query: Mapping[str, Sequence[str]]) -> PodLogOptions:
-    """Return the options of a query. StatusError 400."""
+def parse(query: Mapping[str, Sequence[str]], *, split: bool = False) -> PodLogOptions:
+    """Return the options of a query. ``split``: the gate SPLIT_STREAMS. StatusError 400."""
     first = {name: given[0] for name, given in query.items() if given}
     return PodLogOptions(
         container=first.get("container", ""),
@@ -53,7 +59,7 @@ def parse(query: Mapping[str, Sequence[str]]) -> PodLogOptions:
         tail_lines=integer(query, "tailLines"),
         limit_bytes=integer(query, "limitBytes"),
         insecure=bool(boolean(query, "insecureSkipTLSVerifyBackend")),
-        stream=first.get("stream", ALL),
+        stream=first.get("stream", ALL if split else None),
     )
 
 
@@ -66,14 +72,14 @@ def _time(text: str) -> str:
         raise status.bad_request(str(error)) from None
 
 
-def validate(options: PodLogOptions, name: str) -> None:
-    """StatusError 422 for options that exclude one another or are out of range."""
-    causes = list(_causes(options))
+def validate(options: PodLogOptions, name: str, *, split: bool = False) -> None:
+    """StatusError 422 for options that exclude one another or are out of range. ``split``: the gate SPLIT_STREAMS."""
+    causes = _causes(options, split=split)
     if causes:
         raise status.invalid("", "PodLogOptions", name, causes)
 
 
-def _causes(options: PodLogOptions) -> list[Cause]:
+def _causes(options: PodLogOptions, *, split: bool) -> list[Cause]:
     causes = []
     if options.tail_lines is not None and options.tail_lines < 0:
         causes.append(field_errors.invalid_value("tailLines", options.tail_lines, "must be greater than or equal to 0"))
@@ -83,6 +89,8 @@ def _causes(options: PodLogOptions) -> list[Cause]:
         causes.append(field_errors.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     elif options.since_seconds is not None and options.since_seconds < 1:
         causes.append(field_errors.invalid_value("sinceSeconds", options.since_seconds, _POSITIVE))
+    if not split:
+        return causes if options.stream is None else [*causes, field_errors.forbidden("stream", "may not be specified")]
     if options.stream not in STREAMS:
         causes.append(field_errors.not_supported("stream", options.stream, STREAMS))
     if options.stream != ALL and options.tail_lines is not None:

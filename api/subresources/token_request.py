@@ -39,6 +39,7 @@ BINDABLE: Final[Mapping[str, str]] = {"Pod": "pods", "Secret": "secrets", "Node"
 
 
 HOOKS: Final = "admissionregistration.k8s.io"
+UIDS_GATE: Final = "TokenRequestServiceAccountUIDValidation"
 HOOKS_GATE: Final = "APIServerWebhookAuthenticationToken"
 WEBHOOKS: Final[Mapping[str, str]] = {
     kind: f"{kind.lower()}s" for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
@@ -85,12 +86,15 @@ def match_account(sent: Mapping[str, Any], name: str) -> None:
         raise status.invalid(GROUP, "TokenRequest", name, [cause])
 
 
-def match_uid(sent: Mapping[str, Any], account: Mapping[str, Any]) -> None:
-    """Reject (409) a request for a service account with another uid."""
+def match_uid(sent: Mapping[str, Any], account: Mapping[str, Any], *, strict: bool) -> str:
+    """Return how the uid of a request differs from that of its service account, or "". 409 if it must not (strict)."""
     given, uid = sent["metadata"].get("uid", ""), account["metadata"]["uid"]
-    if given and given != uid:
-        why = f"the UID in the token request ({given}) does not match the UID of the service account ({uid})"
+    if not given or given == uid:
+        return ""
+    why = f"the UID in the token request ({given}) does not match the UID of the service account ({uid})"
+    if strict:
         raise status.conflict(f"TokenRequest.{GROUP}", account["metadata"]["name"], why)
+    return why
 
 
 def complete(asked: Object, account: Mapping[str, Any], *, audiences: Sequence[str], now: str) -> None:

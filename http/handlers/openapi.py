@@ -23,6 +23,7 @@ import trio
 from kubechronicle.api.codecs import json
 from kubechronicle.api.codecs.negotiate import one_of
 from kubechronicle.api.openapi import merging, messages, v2, v3
+from kubechronicle.api.openapi.schemas import USUAL, Choices
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.http.aggregation.openapi import MALFORMED, ConvertedDocument, RemoteDocument
 from kubechronicle.http.context import Context
@@ -77,14 +78,14 @@ class OpenApi:
     ``registry``: returns the present one.
     ``version``: the version of the server.
     ``pages``: the paths besides /api and /apis that documents may describe.
-    ``cbor``: the server also reads and writes CBOR.
+    ``choices``: those of feature gates.
     """
 
     def __init__(
-        self, registry: Callable[[], Registry], *, version: str, pages: Sequence[str], cbor: bool = False
+        self, registry: Callable[[], Registry], *, version: str, pages: Sequence[str], choices: Choices = USUAL
     ) -> None:
         self._current = registry
-        self._make = partial(Documents, version=version, pages=frozenset(pages), cbor=cbor)
+        self._make = partial(Documents, version=version, pages=frozenset(pages), choices=choices)
         self._present = self._past = self._make(registry(), former=None)
 
     def _documents(self, registry: Registry) -> Documents:
@@ -132,10 +133,10 @@ class Documents:
     """The documents of one registry. ``former``: those of the registry before, from which unchanged ones are kept."""
 
     def __init__(
-        self, registry: Registry, *, version: str, pages: frozenset[str], cbor: bool, former: Documents | None
+        self, registry: Registry, *, version: str, pages: frozenset[str], choices: Choices, former: Documents | None
     ) -> None:
         self.registry = self._registry = registry
-        self._cbor = cbor
+        self._choices = choices
         self._version = version
         self._pages = pages
         self._served = frozenset(v3.served(registry, pages))
@@ -208,7 +209,7 @@ class Documents:
             return Response(304, headers[1:])
 
         def make() -> bytes:
-            document = v3.document(self._registry, path, server_version=self._version, cbor=self._cbor)
+            document = v3.document(self._registry, path, server_version=self._version, choices=self._choices)
             return json.encode(document) if media_type == JSON else messages.V3.encode(document)
 
         return _sent(request, headers, await self._document(path, media_type, make))
@@ -217,7 +218,7 @@ class Documents:
         hash_ = self._hashes.get(path)
         if hash_ is None:
             hash_ = self._hashes[path] = v3.document_hash(
-                self._registry, path, server_version=self._version, cbor=self._cbor
+                self._registry, path, server_version=self._version, choices=self._choices
             )
         return hash_
 
@@ -243,7 +244,7 @@ class Documents:
         return body
 
     def _v2(self) -> v2.Document:
-        return v2.document(self._registry, self._pages, server_version=self._version, cbor=self._cbor)
+        return v2.document(self._registry, self._pages, server_version=self._version, choices=self._choices)
 
     async def answer_merged(self, request: Request, remote: Sequence[RemoteDocument]) -> Response:
         """Answer /openapi/v2 with the documents of other servers merged in. They change without a date."""

@@ -38,9 +38,10 @@ UNVERIFIED: Final = "x509:"
 async def read_log(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
     """Answer with the log; 204 for a pod without a node. StatusError 400, 404, 422, 500. ``rt`` is pods."""
     info = context.info
-    options = pod_log.parse(context.query.as_dict())
+    split = backend.features.enabled(pod_log.SPLIT_STREAMS)
+    options = pod_log.parse(context.query.as_dict(), split=split)
     backend.metrics.streams.log_requested(insecure=options.insecure)
-    pod_log.validate(options, info.name)
+    pod_log.validate(options, info.name, split=split)
     look = partial(pod_log.place_of, options=options)
     node, target = await read_object(backend, context, "pods", info.namespace, info.name, look)
     if not node:

@@ -59,7 +59,13 @@ async def _account(backend: Backend, context: Context, asked: Object) -> Object:
     info = context.info
     token_request.match_account(asked, info.name)
     account = await read_object(backend, context, "serviceaccounts", info.namespace, info.name, token_request.named)
-    token_request.match_uid(asked, account)
+    strict = backend.features.enabled(token_request.UIDS_GATE)
+    if differs := token_request.match_uid(asked, account, strict=strict):
+        context.annotate("authentication.k8s.io/token-request-uid-mismatch", differs)
+        later = "In the future, this will return a conflict error"
+        warning = f"{differs} but {token_request.UIDS_GATE} is not enabled. {later}"
+        if warning not in context.warnings:
+            context.warnings.append(warning)
     return account
 
 

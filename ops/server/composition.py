@@ -194,7 +194,8 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
     given = manifests.current if manifests is not None else {}
     rules = Rules(plan, authorization, ask, given)
     state = rules.state(reads, current, provide_namespace, storage.siblings)
-    services, conversions = ServiceAllocator(plan.services), Conversions(ask)
+    services = ServiceAllocator(plan.services, strict=plan.features.enabled("StrictIPCIDRValidation"))
+    conversions = Conversions(ask)
     writes = Writes(
         reads=reads,
         actors=storage.actors,

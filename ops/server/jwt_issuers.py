@@ -9,10 +9,11 @@ from pathlib import Path
 from kubechronicle.http.authentication.oidc import configuration
 from kubechronicle.http.authentication.oidc.authenticator import JwtPlan, check_peers
 from kubechronicle.http.authentication.oidc.configuration import AnonymousAuthConfig, AuthenticationConfiguration
-from kubechronicle.http.authentication.oidc.validation import compile_configuration
+from kubechronicle.http.authentication.oidc.validation import EGRESS_GATE, compile_configuration
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.outside.egress import configured_networks
+from kubechronicle.ops.settings.feature_gates import feature_gates
 from kubechronicle.ops.settings.settings import Settings
 
 FILE_FLAG = "authentication-config"
@@ -31,11 +32,14 @@ class JwtSettings:
 def jwt_settings(settings: Settings, oidc_fields: Sequence[str]) -> JwtSettings:
     """Return the issuers. ``oidc_fields``: the --oidc-* settings that have a value. Raise OperatorError."""
     disallowed, egress = settings.service_account_issuer, configured_networks(settings)
+    selects = feature_gates(settings).enabled(EGRESS_GATE)
     if settings.authentication_config is not None:
         if oidc_fields:
             raise OperatorError("authentication-config file and oidc-* flags are mutually exclusive")
         flag_given = settings.anonymous_auth is not None
-        return _of_file(settings.authentication_config, disallowed, egress, anonymous_flag=flag_given)
+        return _of_file(
+            settings.authentication_config, disallowed, egress, selects_egress=selects, anonymous_flag=flag_given
+        )
     if not settings.oidc_issuer_url or not settings.oidc_client_id:
         raise OperatorError(
             "--oidc-issuer-url, --oidc-client-id: oidc-issuer-url and oidc-client-id must be specified together when "
@@ -77,7 +81,12 @@ def _authorities(file: Path | None) -> str:
 
 
 def _of_file(
-    file: Path, disallowed: Iterable[str], egress: frozenset[str] | None, *, anonymous_flag: bool
+    file: Path,
+    disallowed: Iterable[str],
+    egress: frozenset[str] | None,
+    *,
+    selects_egress: bool,
+    anonymous_flag: bool,
 ) -> JwtSettings:
     try:
         content = file.read_bytes()
@@ -92,7 +101,9 @@ def _of_file(
             f"--{FILE_FLAG}: anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is "
             "configured in authentication configuration file"
         )
-    plan = _plan(config, f"--{FILE_FLAG}", disallowed, egress, file=file, content=content)
+    plan = _plan(
+        config, f"--{FILE_FLAG}", disallowed, egress, selects_egress=selects_egress, file=file, content=content
+    )
     return JwtSettings(plan, config.anonymous)
 
 
@@ -102,12 +113,13 @@ def _plan(
     disallowed: Iterable[str],
     egress: frozenset[str] | None,
     *,
+    selects_egress: bool = True,
     algorithms: frozenset[str] = frozenset(ALGORITHMS),
     file: Path | None = None,
     content: bytes = b"",
 ) -> JwtPlan:
     try:
-        mappers = compile_configuration(config, disallowed=tuple(disallowed))
+        mappers = compile_configuration(config, disallowed=tuple(disallowed), selects_egress=selects_egress)
         check_peers(mappers, egress)
     except ValueError as error:
         raise OperatorError(f"{flag}: invalid authentication configuration: {_one_line(error)}") from None
@@ -118,6 +130,7 @@ def _plan(
         content=content,
         disallowed=tuple(disallowed),
         egress=egress,
+        selects_egress=selects_egress,
         anonymous=config.anonymous,
     )
 

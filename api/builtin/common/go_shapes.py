@@ -17,29 +17,8 @@ from kubechronicle.api.kinds import reading
 from kubechronicle.api.kinds.reading import INTERNAL, MAP, POINTER, Declared, GoType
 from kubechronicle.api.values.objects import Object
 
-_METADATA: Final = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
-"""Members of metadata, printed by their JSON names and without empty values."""
-_METADATA_ITEMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "ownerReferences": ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"),
-    "managedFields": ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"),
-}
-"""Members of the items of such lists, in their order."""
+_METADATA_ITEMS: Final = {"ownerReferences": "meta.v1.OwnerReference", "managedFields": "meta.v1.ManagedFieldsEntry"}
+"""The types of the items of such lists."""
 _ZEROS: Final[Mapping[str, Any]] = {"string": "", "bool": False, "resource.Quantity": "0", "intstr.IntOrString": 0}
 _NUMBERS: Final = frozenset(("int", "int32", "int64", "float64"))
 _METADATA_TYPE: Final = "meta.v1.ObjectMeta"
@@ -83,7 +62,7 @@ def _record(obj: Mapping[str, Any], declared: Declared, *, compared: bool) -> Ob
             printed[go_name] = printer(obj.get(name), compared)
         else:
             metadata = obj.get("metadata") or {}
-            printed.update((each, _metadata_value(each, metadata[each])) for each in _METADATA if metadata.get(each))
+            printed |= _metadata({name: value for name, value in metadata.items() if value})
     return printed
 
 
@@ -104,21 +83,24 @@ def _members(name: str) -> tuple[tuple[str, str, Printer | None], ...]:
     return tuple(made)
 
 
+def in_go_order(obj: Mapping[str, Any], name: str) -> Object:
+    """Return an object with the order of the fields of its Go type, which is in api/kinds as ``name``."""
+    return {field.name: obj[field.name] for field in reading.release().declared(name).fields if field.name in obj}
+
+
 def printed_metadata(meta: Mapping[str, Any]) -> Object:
     """Return the metadata of a template as it is printed."""
-    return {
-        member: _metadata_value(member, meta[member])
-        for member in _METADATA
-        if meta.get(member) or (member == "deletionGracePeriodSeconds" and meta.get(member) is not None)
-    }
+    kept = {name: value for name, value in meta.items() if value or (name, value) == ("deletionGracePeriodSeconds", 0)}
+    return _metadata(kept)
 
 
-def _metadata_value(member: str, value: Any) -> Any:
-    """Return the value of a member of metadata as it is printed."""
-    if member in ("labels", "annotations"):
-        return dict(sorted(value.items()))
-    names = _METADATA_ITEMS.get(member)
-    return [{name: item[name] for name in names if name in item} for item in value] if names else value
+def _metadata(meta: Mapping[str, Any]) -> Object:
+    printed = in_go_order(meta, _METADATA_TYPE)
+    for member in printed.keys() & {"labels", "annotations"}:
+        printed[member] = dict(sorted(printed[member].items()))
+    for member in printed.keys() & _METADATA_ITEMS.keys():
+        printed[member] = [in_go_order(item, _METADATA_ITEMS[member]) for item in printed[member]]
+    return printed
 
 
 def _printer(kind: GoType) -> Printer:

@@ -1,12 +1,13 @@
 """Strict checks of addresses and CIDRs (KEP-4858): no leading zeros, no IPv4-mapped IPv6, no bits beyond a prefix.
 
-Stored values that break these rules stay valid. The lenient checks are in checks.py.
+Stored values that break these rules stay valid; so do all without the gate StrictIPCIDRValidation. The lenient checks
+are in checks.py.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Container, Iterable
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import CIDR_MESSAGE, IP_MESSAGE, Address, Network, parse_ip
@@ -46,7 +47,22 @@ def parse_range(text: str) -> Network | None:
     return None if parts is None else ipaddress.ip_network((parts[0], parts[1]), strict=False)
 
 
-def legacy_ip(value: str, field: str, held: Collection[str] = ()) -> list[Cause]:
+class _Readable(Container[str]):
+    """All addresses and CIDRs that can be read leniently."""
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, str) and (parse_ip(value) is not None or parse_range(value) is not None)
+
+
+def staying_valid(held: Iterable[str], *, strict: bool) -> Container[str]:
+    """Return the values that an update may keep: those of the old object, or, if the rules are not strict, all."""
+    return frozenset(held) if strict else _READABLE
+
+
+_READABLE: Final = _Readable()
+
+
+def legacy_ip(value: str, field: str, held: Container[str] = ()) -> list[Cause]:
     """Check an address in a field that once was read leniently. Values of the old object (``held``) stay valid."""
     problem = "" if value in held else _problem_of_address(value)
     return [invalid_value(field, value, problem)] if problem else []
@@ -74,7 +90,7 @@ def canonical_ip(value: str) -> list[str]:
     return [problem] if problem else []
 
 
-def legacy_cidr(value: str, field: str, held: Collection[str] = ()) -> list[Cause]:
+def legacy_cidr(value: str, field: str, held: Container[str] = ()) -> list[Cause]:
     """Check a CIDR in a field that once was read leniently. Values of the old object (``held``) stay valid."""
     if value in held:
         return []

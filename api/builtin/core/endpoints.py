@@ -19,14 +19,14 @@ from kubechronicle.api.builtin.common.checks import (
     qualified_name,
 )
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_ip
+from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_ip, staying_valid
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
 from kubechronicle.api.errors.field_errors import Cause, required
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 
-def validate_endpoints(obj: Object) -> list[Cause]:
+def validate_endpoints(obj: Object, *, strict: bool = True) -> list[Cause]:
     """Check that each subset has addresses, and that several ports have names."""
     causes: list[Cause] = []
     for index, subset in enumerate(obj.get("subsets") or ()):
@@ -35,22 +35,22 @@ def validate_endpoints(obj: Object) -> list[Cause]:
             causes.append(required(field, "must specify `addresses` or `notReadyAddresses`"))
         for group in ("addresses", "notReadyAddresses"):
             for position, address in enumerate(subset.get(group) or ()):
-                causes += _address(address, f"{field}.{group}[{position}]")
+                causes += _address(address, f"{field}.{group}[{position}]", strict=strict)
         ports = subset.get("ports") or ()
         for position, port in enumerate(ports):
             causes += _port(port, f"{field}.ports[{position}]", many=len(ports) > 1)
     return causes
 
 
-def validate_endpoints_update(new: Object, old: Object) -> list[Cause]:
+def validate_endpoints_update(new: Object, old: Object, *, strict: bool = True) -> list[Cause]:
     """Check changed subsets; unchanged ones stay valid."""
     if new.get("subsets") == old.get("subsets"):
         return []
-    return validate_endpoints(new)
+    return validate_endpoints(new, strict=strict)
 
 
-def _address(address: Object, field: str) -> list[Cause]:
-    causes = legacy_ip(address.get("ip", ""), f"{field}.ip")
+def _address(address: Object, field: str, *, strict: bool) -> list[Cause]:
+    causes = legacy_ip(address.get("ip", ""), f"{field}.ip", staying_valid((), strict=strict))
     if address.get("hostname"):
         causes += dns_label(address["hostname"], f"{field}.hostname")
     if address.get("nodeName") is not None:

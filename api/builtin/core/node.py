@@ -14,7 +14,7 @@ from kubechronicle.api.builtin.common.cell_text import Since, condition
 from kubechronicle.api.builtin.common.checks import dual_stack, parse_cidr, repeated
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.network_values import cidr_warnings, legacy_cidr
+from kubechronicle.api.builtin.common.network_values import cidr_warnings, legacy_cidr, staying_valid
 from kubechronicle.api.builtin.common.printer import (
     AGE,
     NAME,
@@ -90,7 +90,7 @@ def _node_amounts(status: Object) -> list[Cause]:
     return causes
 
 
-def validate_node(obj: Object) -> list[Cause]:
+def validate_node(obj: Object, *, strict: bool = True) -> list[Cause]:
     """Check the taints, capacities and address ranges of a node."""
     spec = obj["spec"]
     status = obj.get("status") or {}
@@ -102,7 +102,7 @@ def validate_node(obj: Object) -> list[Cause]:
     causes += _declared_features(status)
     ranges = spec.get("podCIDRs") or []
     for index, value in enumerate(ranges):
-        causes += legacy_cidr(value, f"spec.podCIDRs[{index}]")
+        causes += legacy_cidr(value, f"spec.podCIDRs[{index}]", staying_valid((), strict=strict))
     if len(ranges) > 1:
         parsed = [each for each in map(parse_cidr, ranges) if each is not None]
         wrong = next((index for index, value in enumerate(ranges) if parse_cidr(value) is None), None)

@@ -6,7 +6,7 @@ Source: Kubernetes' ``registry/discovery/endpointslice``, ``apis/discovery`` wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, joined
@@ -20,7 +20,7 @@ from kubechronicle.api.builtin.common.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_ip, strict_ip
+from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_ip, staying_valid, strict_ip
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
 from kubechronicle.api.builtin.common.version_conversion import lossless_pair, typed
 from kubechronicle.api.errors.field_errors import (
@@ -81,24 +81,24 @@ MAX_HINTS: Final = 8
 ZONE: Final = "topology.kubernetes.io/zone"
 
 
-def validate_endpoint_slice(obj: Object) -> list[Cause]:
+def validate_endpoint_slice(obj: Object, *, strict: bool = True) -> list[Cause]:
     """Check that addresses have the slice's type and that port names differ."""
-    return _ports(obj.get("ports") or ()) + _endpoints(obj)
+    return _ports(obj.get("ports") or ()) + _endpoints(obj, strict=strict)
 
 
-def validate_endpoint_slice_update(new: Object, old: Object) -> list[Cause]:
+def validate_endpoint_slice_update(new: Object, old: Object, *, strict: bool = True) -> list[Cause]:
     """Check a changed slice; unchanged endpoints stay valid."""
     causes = _ports(new.get("ports") or ())
-    return causes + (_endpoints(new) if new.get("endpoints") != old.get("endpoints") else [])
+    return causes + (_endpoints(new, strict=strict) if new.get("endpoints") != old.get("endpoints") else [])
 
 
-def _endpoints(obj: Object) -> list[Cause]:
+def _endpoints(obj: Object, *, strict: bool) -> list[Cause]:
     kind, given = obj.get("addressType", ""), obj.get("endpoints") or ()
     if len(given) > MAX_ENDPOINTS:
         return [too_many("endpoints", len(given), MAX_ENDPOINTS)]
     causes: list[Cause] = []
     for index, endpoint in enumerate(given):
-        causes += _endpoint(endpoint, f"endpoints[{index}]", kind)
+        causes += _endpoint(endpoint, f"endpoints[{index}]", kind, staying_valid((), strict=strict))
     return causes
 
 
@@ -124,14 +124,14 @@ def _ports(ports: Sequence[Object]) -> list[Cause]:
     return causes
 
 
-def _endpoint(endpoint: Object, field: str, kind: str) -> list[Cause]:
+def _endpoint(endpoint: Object, field: str, kind: str, valid: Container[str]) -> list[Cause]:
     causes: list[Cause] = []
     addresses, path = endpoint.get("addresses") or (), f"{field}.addresses"
     for index, address in enumerate(addresses):
         if kind == "FQDN":
             causes += domain_name(address, f"{path}[{index}]")
         elif kind in ("IPv4", "IPv6"):
-            causes += _of_family(address, path, f"{path}[{index}]", kind)
+            causes += _of_family(address, path, f"{path}[{index}]", kind, valid)
     if endpoint.get("nodeName") is not None:
         causes += dns_subdomain(endpoint["nodeName"], f"{field}.nodeName")
     topology, path = endpoint.get("deprecatedTopology") or {}, f"{field}.deprecatedTopology"
@@ -163,9 +163,9 @@ def _hints(hints: Object, field: str) -> list[Cause]:
     return causes
 
 
-def _of_family(address: str, field: str, item: str, kind: str) -> list[Cause]:
-    check = strict_ip if kind == "IPv6" else legacy_ip
-    causes, parsed = check(address, item), parse_ip(address)
+def _of_family(address: str, field: str, item: str, kind: str, valid: Container[str]) -> list[Cause]:
+    causes = strict_ip(address, item) if kind == "IPv6" else legacy_ip(address, item, valid)
+    parsed = parse_ip(address)
     if causes or parsed is None:
         return causes
     if f"IPv{parsed.version}" != kind:

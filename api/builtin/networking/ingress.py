@@ -153,9 +153,9 @@ def typed_reference(reference: Object, field: str, *, required_by_tags: bool = F
     return causes
 
 
-def validate_ingress_status(new: Object, old: Object) -> list[Cause]:
+def validate_ingress_status(new: Object, old: Object, *, strict: bool = True) -> list[Cause]:
     """Check the load balancer addresses of an Ingress."""
-    return balancer_status(new, old, modes=False)
+    return balancer_status(new, old, strict=strict, modes=False)
 
 
 # -- table columns ----------------------------------------------------------------------------------------------------

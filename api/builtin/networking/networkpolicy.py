@@ -5,13 +5,13 @@ Source: Kubernetes' ``registry/networking/networkpolicy``, ``apis/networking`` a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, selector_text
 from kubechronicle.api.builtin.common.checks import label_selector, one_of_if_set, port_number, wrong
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.network_values import cidr_warnings, legacy_cidr, parse_range
+from kubechronicle.api.builtin.common.network_values import cidr_warnings, legacy_cidr, parse_range, staying_valid
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, at, field_column, name_of
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.strategy.strategy import Check, Strategy
@@ -33,15 +33,15 @@ def default_network_policy(obj: Object) -> None:
 POLICY_TYPES: Final = ("Ingress", "Egress")
 
 
-def validate_network_policy(obj: Object) -> list[Cause]:
+def validate_network_policy(obj: Object, *, strict: bool = True) -> list[Cause]:
     """Check the pod selector, peers and ports of a NetworkPolicy."""
-    return _policy(obj, frozenset())
+    return _policy(obj, staying_valid((), strict=strict))
 
 
-def validate_network_policy_update(new: Object, old: Object) -> list[Cause]:
+def validate_network_policy_update(new: Object, old: Object, *, strict: bool = True) -> list[Cause]:
     """Check a changed NetworkPolicy; CIDRs of the old one stay valid."""
     held = {text for block, _ in _ip_blocks(old) for text in (block.get("cidr", ""), *(block.get("except") or ()))}
-    return _policy(new, held)
+    return _policy(new, staying_valid(held, strict=strict))
 
 
 def _ip_blocks(obj: Object) -> Iterator[tuple[Object, str]]:
@@ -62,7 +62,7 @@ def network_policy_warnings(new: Object, old: Object | None) -> list[str]:
     return warnings
 
 
-def _policy(obj: Object, held: Collection[str]) -> list[Cause]:
+def _policy(obj: Object, held: Container[str]) -> list[Cause]:
     spec = obj["spec"]
     causes = label_selector(spec.get("podSelector"), "spec.podSelector")
     for direction, peers in (("ingress", "from"), ("egress", "to")):
@@ -96,7 +96,7 @@ def _policy_port(port: Object, field: str) -> list[Cause]:
     return causes if number is None else causes + wrong(f"{field}.port", number, names.port_name(number))
 
 
-def _peer(peer: Object, field: str, held: Collection[str]) -> list[Cause]:
+def _peer(peer: Object, field: str, held: Container[str]) -> list[Cause]:
     causes: list[Cause] = []
     given = [name for name in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(name) is not None]
     for name in given:
@@ -111,7 +111,7 @@ def _peer(peer: Object, field: str, held: Collection[str]) -> list[Cause]:
     return causes
 
 
-def _ip_block(block: Object, field: str, held: Collection[str]) -> list[Cause]:
+def _ip_block(block: Object, field: str, held: Container[str]) -> list[Cause]:
     text = block.get("cidr", "")
     if not text:
         return []

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.cell_text import Since, is_true
 from kubechronicle.api.builtin.common.checks import conditions, dns_subdomain
+from kubechronicle.api.builtin.common.go_shapes import in_go_order
 from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import Column, Printer, at, name_of
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
@@ -47,6 +48,7 @@ def migration_status(new: Object, old: Object) -> list[Cause]:
     """Check the revision and the conditions of a status. Neither the revision nor the end of a migration changes."""
     status, held = new.get("status") or {}, old.get("status") or {}
     revision, given = status.get("resourceVersion", ""), status.get("conditions") or []
+    shown = [in_go_order(each, "meta.v1.Condition") for each in given]
     causes: list[Cause] = []
     if revision and not _REVISION.fullmatch(revision):
         text = f"resource version is not well formed: {revision}"
@@ -56,11 +58,11 @@ def migration_status(new: Object, old: Object) -> list[Cause]:
         causes.append(invalid_value("status.resourceVersion", revision, "field is immutable"))
     if is_true(given, SUCCEEDED) and is_true(given, FAILED):
         text = "Both success and failed conditions cannot be true at the same time"
-        causes.append(invalid_value("status.conditions", given, text))
+        causes.append(invalid_value("status.conditions", shown, text))
     for kind, word in ((SUCCEEDED, "Success"), (FAILED, "Failed")):
         if is_true(held.get("conditions"), kind) and not is_true(given, kind):
             text = f"{word} condition cannot be set to false once it is true"
-            causes.append(invalid_value("status.conditions", given, text))
+            causes.append(invalid_value("status.conditions", shown, text))
     return causes
 
 

@@ -63,6 +63,7 @@ class JwtPlan:
     ``content``: the file's content from which ``mappers`` were made
     ``disallowed``: the issuers of this server
     ``egress``: the networks with an egress selection; None without a selector
+    ``selects_egress``: issuers may have one
     ``anonymous``: the file's rule for anonymous requests, which must not change
     """
 
@@ -72,6 +73,7 @@ class JwtPlan:
     content: bytes = b""
     disallowed: tuple[str, ...] = ()
     egress: frozenset[str] | None = None
+    selects_egress: bool = True
     anonymous: AnonymousAuthConfig | None = None
 
 
@@ -321,7 +323,9 @@ class JwtAuthenticators:
         plan = self._plan
         try:
             config = configuration.parse(data)
-            mappers = validation.compile_configuration(config, disallowed=plan.disallowed, anonymous=plan.anonymous)
+            mappers = validation.compile_configuration(
+                config, disallowed=plan.disallowed, anonymous=plan.anonymous, selects_egress=plan.selects_egress
+            )
             check_peers(mappers, self._plan.egress)
             replacement = self._make_generation(mappers)
         except ValueError as error:  # ConfigFileError, Invalid

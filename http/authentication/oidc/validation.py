@@ -39,6 +39,7 @@ from kubechronicle.http.authentication.oidc.expressions import Expression, Expre
 
 MAX_ISSUERS: Final = 64
 MATCH_ANY: Final = "MatchAny"
+EGRESS_GATE: Final = "StructuredAuthenticationConfigurationEgressSelector"
 EGRESS_TYPES: Final = ("controlplane", "cluster")
 _BOTH: Final = "claim and expression can't both be set"
 _NEITHER: Final = "claim or expression is required"
@@ -57,18 +58,20 @@ def compile_configuration(
     *,
     disallowed: Collection[str] = (),
     anonymous: Any = ...,
+    selects_egress: bool = True,
 ) -> tuple[Mapper, ...]:
     """Return the compiled issuers, in order. Raises Invalid.
 
     ``disallowed``: the issuers of this server
     ``anonymous``: the configuration's ``anonymous`` at the start, which must not change
+    ``selects_egress``: issuers may have an egress selection: the gate EGRESS_GATE
     """
     causes: list[Cause] = []
     mappers: list[Mapper] = []
     if len(config.jwt) > MAX_ISSUERS:
         causes.append(too_many("jwt", len(config.jwt), MAX_ISSUERS))
     else:
-        mappers = _issuers(config.jwt, frozenset(disallowed), causes)
+        mappers = _issuers(config.jwt, frozenset(disallowed), causes, selects_egress=selects_egress)
         rule = config.anonymous
         if rule is not None and not rule.enabled and rule.paths:
             shown = [{"Path": path} for path in rule.paths]
@@ -81,13 +84,15 @@ def compile_configuration(
     return tuple(mappers)
 
 
-def _issuers(issuers: Sequence[JWTAuthenticator], disallowed: frozenset[str], causes: list[Cause]) -> list[Mapper]:
+def _issuers(
+    issuers: Sequence[JWTAuthenticator], disallowed: frozenset[str], causes: list[Cause], *, selects_egress: bool
+) -> list[Mapper]:
     mappers: list[Mapper] = []
     urls: set[str] = set()
     discovery_urls: set[str] = set()
     for position, config in enumerate(issuers):
         path = Path("jwt").index(position)
-        compiler = _IssuerCompiler(config, disallowed)
+        compiler = _IssuerCompiler(config, disallowed, selects_egress=selects_egress)
         mappers.append(compiler.compile(path))
         causes += compiler.causes
         url, discovery_url = config.issuer.url, config.issuer.discovery_url
@@ -101,7 +106,7 @@ def _issuers(issuers: Sequence[JWTAuthenticator], disallowed: frozenset[str], ca
     return mappers
 
 
-def issuer_causes(issuer: Issuer, disallowed: frozenset[str], path: Path) -> list[Cause]:
+def issuer_causes(issuer: Issuer, disallowed: frozenset[str], path: Path, *, selects_egress: bool) -> list[Cause]:
     """Return the errors of an issuer."""
     causes: list[Cause] = []
     if not issuer.url:
@@ -116,9 +121,13 @@ def issuer_causes(issuer: Issuer, disallowed: frozenset[str], path: Path) -> lis
     causes += _audiences(issuer, path)
     if issuer.certificate_authority and (problem := _authorities_problem(issuer.certificate_authority)):
         causes.append(invalid_value(path.child("certificateAuthority"), "<omitted>", problem))
-    if issuer.egress_selector_type and issuer.egress_selector_type not in EGRESS_TYPES:
-        detail = "egress selector must be either controlplane or cluster"
-        causes.append(invalid_value(path.child("egressSelectorType"), issuer.egress_selector_type, detail))
+    if kind := issuer.egress_selector_type:
+        field = path.child("egressSelectorType")
+        if not selects_egress:
+            detail = f"egress selector is not supported when {EGRESS_GATE} feature gate is disabled"
+            causes.append(invalid_value(field, kind, detail))
+        if kind not in EGRESS_TYPES:
+            causes.append(invalid_value(field, kind, "egress selector must be either controlplane or cluster"))
     return causes
 
 
@@ -198,16 +207,18 @@ class _Compiled:
 class _IssuerCompiler:
     """Validates one issuer, and compiles its valid parts."""
 
-    def __init__(self, config: JWTAuthenticator, disallowed: frozenset[str]) -> None:
+    def __init__(self, config: JWTAuthenticator, disallowed: frozenset[str], *, selects_egress: bool) -> None:
         self.causes: list[Cause] = []
         self._config = config
         self._disallowed = disallowed
+        self._selects_egress = selects_egress
         self._made = _Compiled()
 
     def compile(self, path: Path) -> Mapper:
         """Return the compiled issuer. It is valid only if ``causes`` is empty afterwards."""
         config, made = self._config, self._made
-        self.causes += issuer_causes(config.issuer, self._disallowed, path.child("issuer"))
+        place = path.child("issuer")
+        self.causes += issuer_causes(config.issuer, self._disallowed, place, selects_egress=self._selects_egress)
         made.claim_rules = self._claim_rules(config.claim_validation_rules, path.child("claimValidationRules"))
         self._mappings(path.child("claimMappings"))
         made.user_rules = self._user_rules(config.user_validation_rules, path.child("userValidationRules"))

@@ -80,7 +80,9 @@ class BranchMaker:
             await create_namespace(store, name)
 
         state = self.rules.state(reads, current, provide_namespace, siblings, only_dry_runs=True)
-        admission = self.rules.chain(state, [ServiceAllocator(plan.services)])
+        admission = self.rules.chain(
+            state, [ServiceAllocator(plan.services, strict=plan.features.enabled("StrictIPCIDRValidation"))]
+        )
         writes = Writes(
             reads=reads,
             actors=actors,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, ValidateUpdate
+from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, ValidateUpdate, Warnings
 from kubechronicle.api.values.objects import Object
 
 GATES: Final = {
@@ -32,6 +32,8 @@ GATES: Final = {
     "nominations_end": "ClearingNominatedNodeNameAfterBinding",
     "resized_as_a_whole": "InPlacePodLevelResourcesVerticalScaling",
     "image_digests": "ImageVolumeWithDigest",
+    "strict_addresses": "StrictIPCIDRValidation",
+    "git_repositories": "GitRepoVolumeDriver",
 }
 """Option -> its gate."""
 
@@ -54,6 +56,8 @@ class PodOptions:
     ``nominations_end``: a bound pod has no new nominated node (KEP-5278).
     ``images_without_reference``: image volumes may lack a reference. No gate allows it, only an object that has one.
     ``resized_as_a_whole``: a resize may change these resources (KEP-5419).
+    ``strict_addresses``: addresses have no leading zeros, and are no IPv4-mapped ones (KEP-4858).
+    ``git_repositories``: nodes can mount gitRepo volumes, which are deprecated.
     ``image_digests``: the references of mounted image volumes are checked (KEP-5365).
     """
 
@@ -72,6 +76,8 @@ class PodOptions:
     images_without_reference: bool = False
     resized_as_a_whole: bool = True
     image_digests: bool = False
+    strict_addresses: bool = True
+    git_repositories: bool = False
 
     @classmethod
     def of(cls, gates: FeatureGates) -> PodOptions:
@@ -112,26 +118,32 @@ def _containers(spec: Object) -> list[Object]:
 
 
 USUAL: Final = PodOptions()
+NO_GIT_REPOSITORIES: Final = ", and disabled by default in v1.33+"
+"""The end of the warning about a gitRepo volume while nodes cannot mount it."""
 
 
 # -- hooks ------------------------------------------------------------------------------------------------------------
 
 
 def follow_options(strategy: Strategy, options: PodOptions) -> Strategy:
-    """Return a strategy whose hooks follow these options for the pod's spec of its objects."""
+    """Return a strategy whose hooks follow these options, for the pod's spec of its objects and for addresses."""
+    if not options.strict_addresses:
+        strategy = _with_lenient_addresses(strategy)
     if not strategy.pod_spec:
         return strategy
+    if options.git_repositories and strategy.warnings is not None:
+        strategy = replace(strategy, warnings=_without_suffix(strategy.warnings))
     path = strategy.pod_spec.split(".")
     check: Callable[..., list[Cause]] = strategy.validate
     prepare: Callable[..., None] = strategy.prepare_create
     changed = strategy.validate_changed
     changes: dict[str, Any] = {}
-    if _takes_options(prepare):
+    if _takes(prepare, "options"):
         changes["prepare_create"] = partial(prepare, options=options)
-    if _takes_options(check):
+    if _takes(check, "options"):
         changes["validate"] = partial(check, options=options)
         changes["validate_changed"] = _changed(changed, path, options) if changed else _as_new(check, path, options)
-    if _takes_options(strategy.validate_update):
+    if _takes(strategy.validate_update, "options"):
         changes["validate_update"] = _changed(strategy.validate_update, path, options)
     changes["subresources"] = {
         name: _follow_below(below, path, options) for name, below in strategy.subresources.items()
@@ -139,18 +151,37 @@ def follow_options(strategy: Strategy, options: PodOptions) -> Strategy:
     return replace(strategy, **changes)
 
 
+def _without_suffix(warnings: Warnings) -> Warnings:
+    return lambda new, old: [text.removesuffix(NO_GIT_REPOSITORIES) for text in warnings(new, old)]
+
+
 def _follow_below(strategy: SubresourceStrategy, path: Sequence[str], options: PodOptions) -> SubresourceStrategy:
     changes: dict[str, Any] = {}
     prepare: Callable[..., None] = strategy.prepare
-    if _takes_options(prepare):
+    if _takes(prepare, "options"):
         changes["prepare"] = partial(prepare, options=options)
-    if _takes_options(strategy.validate_update):
+    if _takes(strategy.validate_update, "options"):
         changes["validate_update"] = _changed(strategy.validate_update, path, options)
     return replace(strategy, **changes) if changes else strategy
 
 
-def _takes_options(hook: Callable[..., Any]) -> bool:
-    return "options" in inspect.signature(hook).parameters
+def _takes(hook: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(hook).parameters
+
+
+def _with_lenient_addresses(strategy: Strategy) -> Strategy:
+    """Return a strategy without the rules of StrictIPCIDRValidation: of hooks with a parameter ``strict``."""
+
+    def lenient(holder: Strategy | SubresourceStrategy, *names: str) -> dict[str, Any]:
+        hooks: dict[str, Callable[..., list[Cause]] | None] = {name: getattr(holder, name) for name in names}
+        return {
+            name: partial(hook, strict=False)
+            for name, hook in hooks.items()
+            if hook is not None and _takes(hook, "strict")
+        }
+
+    below = {name: replace(each, **lenient(each, "validate_update")) for name, each in strategy.subresources.items()}
+    return replace(strategy, subresources=below, **lenient(strategy, "validate", "validate_changed", "validate_update"))
 
 
 def _pod_spec(obj: Object, path: Sequence[str]) -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import (
@@ -16,7 +16,7 @@ from kubechronicle.api.builtin.common.checks import (
     wrong,
 )
 from kubechronicle.api.builtin.common.go_shapes import record
-from kubechronicle.api.builtin.common.network_values import legacy_ip
+from kubechronicle.api.builtin.common.network_values import legacy_ip, staying_valid
 from kubechronicle.api.builtin.common.resource_amounts import HUGE_PAGES, pod_resource_name, requirements
 from kubechronicle.api.builtin.common.scheduling import affinity, tolerations, topology_spread
 from kubechronicle.api.builtin.core.pod.defaults import container_requests
@@ -108,7 +108,8 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None, options: PodOp
     if spec.get("affinity"):
         causes += affinity(spec["affinity"], f"{field}.affinity")
     if spec.get("dnsConfig") is not None or dns_policy == "None":
-        causes += _dns_config(spec.get("dnsConfig"), dns_policy, f"{field}.dnsConfig")
+        valid = staying_valid((), strict=options.strict_addresses)
+        causes += _dns_config(spec.get("dnsConfig"), dns_policy, f"{field}.dnsConfig", valid)
     return causes + _optional_fields(spec, field, facts)
 
 
@@ -142,8 +143,9 @@ def _optional_fields(spec: Object, field: str, facts: PodFacts) -> list[Cause]:
         causes += tolerations(
             spec["tolerations"], f"{field}.tolerations", comparing=facts.options.comparing_tolerations
         )
+    valid = staying_valid((), strict=facts.options.strict_addresses)
     for index, alias in enumerate(spec.get("hostAliases") or ()):
-        causes += legacy_ip(alias.get("ip", ""), f"{field}.hostAliases[{index}].ip")
+        causes += legacy_ip(alias.get("ip", ""), f"{field}.hostAliases[{index}].ip", valid)
         for position, name in enumerate(alias.get("hostnames") or ()):
             causes += dns_subdomain(name, f"{field}.hostAliases[{index}].hostnames[{position}]")
     if spec.get("priorityClassName"):
@@ -280,7 +282,7 @@ def _host_network(usual: Sequence[Object], field: str, *, is_pod: bool) -> list[
     ]
 
 
-def _dns_config(config: Object | None, policy: str, field: str) -> list[Cause]:
+def _dns_config(config: Object | None, policy: str, field: str, valid: Container[str]) -> list[Cause]:
     if config is None:
         return [required(field, "must provide `dnsConfig` when `dnsPolicy` is None")]
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
@@ -292,7 +294,7 @@ def _dns_config(config: Object | None, policy: str, field: str) -> list[Cause]:
         detail = f"must not have more than {MAX_NAME_SERVERS} nameservers"
         causes.append(invalid_value(f"{field}.nameservers", servers, detail))
     for index, server in enumerate(servers):
-        causes += legacy_ip(server, f"{field}.nameservers[{index}]")
+        causes += legacy_ip(server, f"{field}.nameservers[{index}]", valid)
     if len(searches) > MAX_SEARCHES:
         detail = f"must not have more than {MAX_SEARCHES} search paths"
         causes.append(invalid_value(f"{field}.searches", searches, detail))

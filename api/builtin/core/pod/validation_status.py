@@ -15,7 +15,7 @@ from kubechronicle.api.builtin.common.checks import (
     parse_ip,
     qualified_name,
 )
-from kubechronicle.api.builtin.common.network_values import legacy_ip
+from kubechronicle.api.builtin.common.network_values import legacy_ip, staying_valid
 from kubechronicle.api.builtin.common.resource_amounts import node_overhead, node_resource_name, not_negative
 from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.validation import immutable_annotations
@@ -71,11 +71,11 @@ def pod_status(new: Object, old: Object, options: PodOptions = USUAL) -> list[Ca
         causes += _extended_claim(status["extendedResourceClaimStatus"], new["spec"])
     causes += _node_claims(status, new["spec"])
     causes += _volume_health(status, new["spec"])
-    causes += _addresses(status, held, "podIPs")
+    causes += _addresses(status, held, "podIPs", strict=options.strict_addresses)
     host_ips = status.get("hostIPs") or ()
     if host_ips and host_ips[0].get("ip", "") != status.get("hostIP", ""):
         causes.append(invalid_value("status.hostIPs[0].ip", host_ips[0].get("ip", ""), "must be equal to `hostIP`"))
-    causes += _addresses(status, held, "hostIPs")
+    causes += _addresses(status, held, "hostIPs", strict=options.strict_addresses)
     for member in _STATUSES:
         for index, each in enumerate(status.get(member) or ()):
             if "user" in each:
@@ -239,9 +239,9 @@ def _image_volumes(status: Object) -> list[Cause]:
     return causes
 
 
-def _addresses(status: Object, held: Object, member: str) -> list[Cause]:
+def _addresses(status: Object, held: Object, member: str, *, strict: bool) -> list[Cause]:
     values = [each.get("ip", "") for each in status.get(member) or ()]
-    present = {each.get("ip", "") for each in held.get(member) or ()}
+    present = staying_valid((each.get("ip", "") for each in held.get(member) or ()), strict=strict)
     causes: list[Cause] = []
     for index, value in enumerate(values):
         causes += legacy_ip(value, f"status.{member}[{index}]", present)

@@ -8,13 +8,14 @@ from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from kubechronicle.api.builtin.common.resource_amounts import fractional_warnings
+from kubechronicle.api.builtin.core.pod.options import NO_GIT_REPOSITORIES
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.strategy.strategy import MOST_WARNINGS
 from kubechronicle.api.values.objects import Object
 
 _REMOVED_SOURCES: Final[Mapping[str, str]] = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
-    "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
+    "gitRepo": f"deprecated in v1.11{NO_GIT_REPOSITORIES}",
     "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
     "flocker": "deprecated in v1.22, non-functional in v1.25+",
     "storageos": "deprecated in v1.22, non-functional in v1.25+",

@@ -5,7 +5,7 @@ Free addresses and node ports are not checked here but on allocation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import (
@@ -23,7 +23,7 @@ from kubechronicle.api.builtin.common.checks import (
     repeated,
 )
 from kubechronicle.api.builtin.common.go_shapes import record
-from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_cidr, legacy_ip
+from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_cidr, legacy_ip, staying_valid
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
 from kubechronicle.api.meta.metadata import validate_labels
 from kubechronicle.api.values.objects import Object
@@ -46,12 +46,12 @@ def _headless(spec: Object) -> bool:
     return spec.get("clusterIPs") == ["None"]
 
 
-def service(obj: Object, distributions: Sequence[str] = DISTRIBUTIONS) -> list[Cause]:
-    """Check a new Service. ``distributions``: the values of trafficDistribution."""
-    return _service(obj, {}, distributions)
+def service(obj: Object, distributions: Sequence[str] = DISTRIBUTIONS, *, strict: bool = True) -> list[Cause]:
+    """Check a new Service. ``distributions``: the values of trafficDistribution. ``strict``: the rules of addresses."""
+    return _service(obj, {}, distributions, strict=strict)
 
 
-def _service(obj: Object, old: Object, distributions: Sequence[str]) -> list[Cause]:
+def _service(obj: Object, old: Object, distributions: Sequence[str], *, strict: bool) -> list[Cause]:
     """Check a Service; addresses and ranges of the old one stay valid."""
     spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
     held = old.get("spec") or {}
@@ -74,14 +74,14 @@ def _service(obj: Object, old: Object, distributions: Sequence[str]) -> list[Cau
         causes += validate_labels(spec["selector"], "spec.selector")
     causes += _affinity(spec)
     if kind != "ExternalName":
-        causes += cluster_ips(spec, frozenset(held.get("clusterIPs") or ()))
-    known = frozenset(held.get("externalIPs") or ())
+        causes += cluster_ips(spec, staying_valid(held.get("clusterIPs") or (), strict=strict))
+    known = staying_valid(held.get("externalIPs") or (), strict=strict)
     for index, address in enumerate(spec.get("externalIPs") or ()):
         field = f"spec.externalIPs[{index}]"
         causes += legacy_ip(address, field, known) or non_special_ip(address, field)
     causes += one_of(kind, SERVICE_TYPES, "spec.type")
     causes += _port_conflicts(ports, kind)
-    causes += _source_ranges(obj, old)
+    causes += _source_ranges(obj, old, strict=strict)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
         causes.append(forbidden("spec.allocateLoadBalancerNodePorts", ONLY_BALANCERS))
     return causes + _balancer_class(spec, kind) + _policies(spec, kind, distributions)
@@ -137,7 +137,7 @@ def _affinity(spec: Object) -> list[Cause]:
     return causes
 
 
-def cluster_ips(spec: Object, held: Collection[str] = ()) -> list[Cause]:
+def cluster_ips(spec: Object, held: Container[str] = ()) -> list[Cause]:
     """Check that addresses, families and the family policy agree; addresses of the old Service (``held``) stay
     valid."""
     field, address, addresses = "spec.clusterIPs", spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -203,7 +203,7 @@ def _port_conflicts(ports: Sequence[Object], kind: str) -> list[Cause]:
     return causes
 
 
-def _source_ranges(obj: Object, old: Object) -> list[Cause]:
+def _source_ranges(obj: Object, old: Object, *, strict: bool) -> list[Cause]:
     """Check the ranges of a load balancer's clients, in the field or else in the older annotation."""
     spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
     kind, causes = spec.get("type", ""), list[Cause]()
@@ -212,7 +212,8 @@ def _source_ranges(obj: Object, old: Object) -> list[Cause]:
         field = "spec.LoadBalancerSourceRanges"
         if kind != "LoadBalancer":
             causes.append(forbidden(field, ONLY_BALANCERS))
-        known = {value.strip() for value in (old.get("spec") or {}).get("loadBalancerSourceRanges") or ()}
+        before = (old.get("spec") or {}).get("loadBalancerSourceRanges") or ()
+        known = staying_valid((value.strip() for value in before), strict=strict)
         for index, value in enumerate(ranges):
             causes += legacy_cidr(value.strip(), f"{field}[{index}]", known)
     elif SOURCE_RANGES in annotations:
@@ -222,7 +223,7 @@ def _source_ranges(obj: Object, old: Object) -> list[Cause]:
         text = annotations[SOURCE_RANGES].strip()
         before = ((old.get("metadata") or {}).get("annotations") or {}).get(SOURCE_RANGES)
         for value in text.split(",") if text and annotations[SOURCE_RANGES] != before else ():
-            causes += legacy_cidr(value.strip(), field)
+            causes += legacy_cidr(value.strip(), field, staying_valid((), strict=strict))
     return causes
 
 
@@ -262,7 +263,9 @@ def _policies(spec: Object, kind: str, distributions: Sequence[str]) -> list[Cau
 # -- updates ----------------------------------------------------------------------------------------------------------
 
 
-def service_update(new: Object, old: Object, distributions: Sequence[str] = DISTRIBUTIONS) -> list[Cause]:
+def service_update(
+    new: Object, old: Object, distributions: Sequence[str] = DISTRIBUTIONS, *, strict: bool = True
+) -> list[Cause]:
     """Check a changed Service: the first address and family are immutable, a second may be added or removed.
 
     Kubernetes checks the class of a load balancer once for the change and once for the whole Service.
@@ -282,7 +285,7 @@ def service_update(new: Object, old: Object, distributions: Sequence[str] = DIST
     checked = _needs_health_check(spec) and _needs_health_check(held)
     if checked and spec.get("healthCheckNodePort", 0) != held.get("healthCheckNodePort", 0):
         causes.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
-    return causes + _service(new, old, distributions)
+    return causes + _service(new, old, distributions, strict=strict)
 
 
 def _immutable_primary(spec: Object, held: Object, name: str, one: str) -> list[Cause]:
@@ -310,12 +313,12 @@ def _ingress_points(obj: Object) -> Sequence[Object]:
     return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
 
 
-def balancer_status(obj: Object, old: Object, *, modes: bool = True) -> list[Cause]:
+def balancer_status(obj: Object, old: Object, *, strict: bool, modes: bool = True) -> list[Cause]:
     """Check the addresses and host names of a load balancer; Services also have an address mode.
 
     Addresses of the old status stay valid.
     """
-    held = {ingress.get("ip", "") for ingress in _ingress_points(old)}
+    held = staying_valid((ingress.get("ip", "") for ingress in _ingress_points(old)), strict=strict)
     causes: list[Cause] = []
     for index, ingress in enumerate(_ingress_points(obj)):
         field = f"status.loadBalancer.ingress[{index}]"
@@ -335,12 +338,12 @@ def balancer_status(obj: Object, old: Object, *, modes: bool = True) -> list[Cau
     return causes
 
 
-def service_status(new: Object, old: Object) -> list[Cause]:
+def service_status(new: Object, old: Object, *, strict: bool = True) -> list[Cause]:
     """Check a status update: only load balancers have addresses."""
     if _ingress_points(new) and new["spec"].get("type") != "LoadBalancer":
         detail = "may only be used when `spec.type` is 'LoadBalancer'"
         return [forbidden("status.loadBalancer.ingress", detail)]
-    return balancer_status(new, old)
+    return balancer_status(new, old, strict=strict)
 
 
 def balancer_status_warnings(new: Object, old: Object | None) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from kubechronicle.api.builtin.core.pod.options import GATES, USUAL, PodOptions
 from kubechronicle.api.builtin.strategies import KindRules, default_rules
 from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import effective_version
 from kubechronicle.api.values.objects import Object
 
 RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [3]}}
@@ -109,3 +110,55 @@ def test_a_selector_is_expanded_if_it_is_merged() -> None:
 def test_the_usual_choices_are_those_of_the_gates() -> None:
     assert PodOptions.of(FeatureGates()) == USUAL
     assert GATES.keys() | {"images_without_reference"} == set(PodOptions.__slots__)  # no gate allows that
+
+
+BAD, BAD_RANGE = "010.1.2.3", "010.0.0.0/8"
+ADDRESSES: list[tuple[str, Object, str]] = [
+    # (resource, object with an address that is not strictly valid, field of the cause)
+    ("pods", pod(hostAliases=[{"ip": BAD}]), "spec.hostAliases[0].ip"),
+    ("pods", pod(dnsConfig={"nameservers": [BAD]}), "spec.dnsConfig.nameservers[0]"),
+    ("services", {"metadata": {}, "spec": {
+        "type": "ClusterIP", "clusterIPs": [BAD], "clusterIP": BAD, "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster", "ports": [{"port": 80, "targetPort": 80, "protocol": "TCP"}],
+    }}, "spec.clusterIPs[0]"),
+    ("endpoints", {"metadata": {}, "subsets": [{"addresses": [{"ip": BAD}]}]}, "subsets[0].addresses[0].ip"),
+    ("endpointslices.discovery.k8s.io",
+     {"metadata": {}, "addressType": "IPv4", "endpoints": [{"addresses": [BAD]}]}, "endpoints[0].addresses[0]"),
+    ("nodes", {"metadata": {}, "spec": {"podCIDRs": [BAD_RANGE]}}, "spec.podCIDRs[0]"),
+    ("networkpolicies.networking.k8s.io",
+     {"metadata": {}, "spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": BAD_RANGE}}]}]}},
+     "spec.ingress[0].from[0].ipBlock.cidr"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("resource", "obj", "field"), ADDRESSES, ids=[field for _, _, field in ADDRESSES])
+def test_addresses_are_strict_while_the_gate_is_on(resource: str, obj: Object, field: str) -> None:
+    on, off = (with_gate("StrictIPCIDRValidation", on=each).of(resource) for each in (True, False))
+    assert [cause.field for cause in on.validate(obj)] == [field]
+    assert off.validate(obj) == []
+
+
+def test_addresses_of_load_balancers_are_strict_while_the_gate_is_on() -> None:
+    status = {"loadBalancer": {"ingress": [{"ip": BAD, "ipMode": "VIP"}]}}
+    new, old = {"spec": {"type": "LoadBalancer"}, "status": status}, {"spec": {"type": "LoadBalancer"}}
+    for on in (True, False):
+        below = with_gate("StrictIPCIDRValidation", on=on).of("services").subresources["status"]
+        assert len(below.validate_update(new, old)) == int(on)
+
+
+def test_an_address_that_nobody_can_read_is_never_valid() -> None:
+    off = with_gate("StrictIPCIDRValidation", on=False).of("pods")
+    assert [cause.message for cause in off.validate(pod(hostAliases=[{"ip": "1.2.3"}]))]
+
+
+def test_a_volume_with_a_repository_is_deprecated_whatever_the_gate() -> None:
+    """v1.34 could still switch them on."""
+    for on, warning in (
+        (False, "deprecated in v1.11, and disabled by default in v1.33+"),
+        (True, "deprecated in v1.11"),
+    ):
+        rules = KindRules(FeatureGates(effective_version(["1.34"], []), {"GitRepoVolumeDriver": on}))
+        warnings = rules.of("pods").warnings
+        assert warnings is not None
+        found = warnings(pod(volumes=[{"name": "v", "gitRepo": {"repository": "r"}}]), None)
+        assert found == [f"spec.volumes[0].gitRepo: {warning}"]
