@@ -117,7 +117,7 @@ def _resource_entries(rt: ResourceType, features: FeatureGates) -> Iterable[Docu
     if rt.categories:
         entry["categories"] = list(rt.categories)
     if rt.stored and (features.enabled(HASH_GATE) or rt.custom is not None):
-        entry["storageVersionHash"] = storage_version_hash(_stored_as(rt, features.versions), rt.storage_kind)
+        entry["storageVersionHash"] = storage_version_hash(stored_as(rt, features.versions), rt.storage_kind)
     yield entry
     for sub in rt.subresources.values():
         yield _subresource_entry(rt, sub)
@@ -138,7 +138,7 @@ HASHED_AS: Final[Mapping[tuple[str, str], str]] = {
 """(group, plural) -> the apiVersion that kube-apiserver stores, if this server stores another one."""
 
 
-def _stored_as(rt: ResourceType, versions: EffectiveVersion) -> str:
+def stored_as(rt: ResourceType, versions: EffectiveVersion) -> str:
     """Return the apiVersion in which kube-apiserver stores a resource.
 
     Servers of the oldest version beside it must be able to read it (apiserver ``emulatedStorageVersion``). The log

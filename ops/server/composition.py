@@ -5,6 +5,7 @@ There is no settings file, no Postgres and no signal here: the plan holds plain 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -61,7 +62,7 @@ from kubechronicle.ops.server.collectors.large_work import LargeWorkCollector
 from kubechronicle.ops.server.collectors.queues import QueueCollector
 from kubechronicle.ops.server.collectors.server_metrics import readings
 from kubechronicle.ops.server.collectors.storage import StorageCollector
-from kubechronicle.ops.server.controllers import control_loops, definition_loops, led
+from kubechronicle.ops.server.controllers import control_loops, definition_loops, gated_loops, led
 from kubechronicle.ops.server.databases.units import OtherDatabase, Storage, Unit, make_storage
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop, foreign_objects
@@ -316,7 +317,8 @@ def _led_loops(plan: Plan, store: Store, current: CurrentRegistry, foreign: Fore
     controllers = control_loops(
         plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl, foreign=foreign
     )
-    return led(plan.leading, [*definition_loops(store, current), *controllers])
+    own = [*definition_loops(store, current), *gated_loops(store, plan.features, socket.gethostname())]
+    return led(plan.leading, [*own, *controllers])
 
 
 def _register_metrics(assembly: Assembly, parts: _Parts, more: Iterable[Collector]) -> None:

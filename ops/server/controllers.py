@@ -17,7 +17,9 @@ from kubechronicle.actors.definitions.api_services import CustomAPIServices
 from kubechronicle.actors.definitions.cleanup import Cleanup
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.establishing import Establishing
+from kubechronicle.actors.loops import elections, storage_versions
 from kubechronicle.actors.loops.bootstrap.rbac import ClusterRoleAggregation
+from kubechronicle.actors.loops.elections import ElectionLoop
 from kubechronicle.actors.loops.event_ttl import EventExpiry
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
@@ -30,9 +32,11 @@ from kubechronicle.actors.loops.service_accounts.root_ca_publisher import RootCA
 from kubechronicle.actors.loops.services.service_cidrs import ServiceCIDRLoop
 from kubechronicle.actors.loops.storage_migration import StorageMigrationLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
+from kubechronicle.actors.loops.storage_versions import StorageVersionLoop
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.api.access.account_tokens import Sign
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.eventlog.restarts import Runnable
 
 
@@ -114,6 +118,16 @@ def definition_loops(store: Store, current: CurrentRegistry) -> list[ChildSpec]:
         ChildSpec(name="definition-cleanup", run=Cleanup(store, current).run),
         ChildSpec(name="definition-api-services", run=CustomAPIServices(store, current).run),
     ]
+
+
+def gated_loops(store: Store, gates: FeatureGates, host: str) -> list[ChildSpec]:
+    """Return the loops of kube-apiserver that come with a feature gate. ``host``: the name of this one."""
+    versions = StorageVersionLoop(store, host=host, versions=gates.versions)
+    known = [
+        (elections.GATE, ChildSpec(name="elections", run=ElectionLoop(store).run)),
+        (storage_versions.GATE, ChildSpec(name="storage-versions", run=versions.run)),
+    ]
+    return [loop for gate, loop in known if gates.enabled(gate)]
 
 
 def led(leading: trio.Event | None, children: Iterable[ChildSpec]) -> list[ChildSpec]:

@@ -6,6 +6,7 @@ import logging
 from typing import Final
 
 from kubechronicle.actors.admission import node_restriction, plugins
+from kubechronicle.actors.loops import elections, storage_versions
 from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.kinds import GATED_FIELDS, STRATEGIES
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
@@ -16,8 +17,10 @@ from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effec
 from kubechronicle.api.meta.options import UNSAFE_GATE
 from kubechronicle.api.registry.discovery import HASH_GATE
 from kubechronicle.api.registry.resources import GATES as GATES_OF_RESOURCES
-from kubechronicle.api.subresources.token_request import HOOKS_GATE
+from kubechronicle.api.subresources.pod_log import SPLIT_STREAMS
+from kubechronicle.api.subresources.token_request import HOOKS_GATE, UIDS_GATE
 from kubechronicle.http.authentication import request_header, x509
+from kubechronicle.http.authentication.oidc.validation import EGRESS_GATE
 from kubechronicle.http.authorization import impersonation, node
 from kubechronicle.http.handlers.sessions.pod_streams import REQUIRES_CREATE
 from kubechronicle.http.operators import pages
@@ -30,7 +33,8 @@ _NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
     HOOKS_GATE, *plugins.GATES.values(), *GATES_OF_RESOURCES.values(),
     impersonation.GATE, x509.UID_GATE, request_header.UID_GATE, *node.GATES, *pages.GATES.values(), REQUIRES_CREATE,
-    HASH_GATE, *node_restriction.GATES,
+    HASH_GATE, *node_restriction.GATES, elections.GATE, storage_versions.GATE, UIDS_GATE, SPLIT_STREAMS, EGRESS_GATE,
+    "OpenAPIEnums",
     *GATES.values(), *GATES_OF_ROLES,
     *(name for fields in GATED_FIELDS.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),

@@ -10,8 +10,8 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.subresources import pod_log
 
 
-def options(**query: str) -> pod_log.PodLogOptions:
-    return pod_log.parse({name: [value] for name, value in query.items()})
+def options(*, split: bool = True, **query: str) -> pod_log.PodLogOptions:
+    return pod_log.parse({name: [value] for name, value in query.items()}, split=split)
 
 
 def pod(*containers: str, **others: Any) -> Any:
@@ -42,9 +42,18 @@ def test_the_request_to_the_kubelet() -> None:
 )
 def test_wrong_options(query: dict[str, str], message: str) -> None:
     with pytest.raises(StatusError) as caught:
-        pod_log.validate(options(**query), "p")
+        pod_log.validate(options(**query), "p", split=True)
     assert caught.value.code == 422
     assert message in caught.value.message
+
+
+def test_streams_can_be_chosen_by_a_gate_alone() -> None:
+    assert "stream" not in pod_log.kubelet_target(pod("c"), "c", options(split=False))
+    pod_log.validate(options(split=False), "p")
+    for stream in ("All", "Stdout"):
+        with pytest.raises(StatusError) as caught:
+            pod_log.validate(options(split=False, stream=stream), "p")
+        assert "stream: Forbidden: may not be specified" in caught.value.message
 
 
 def test_options_that_are_no_numbers_or_times() -> None:

@@ -13,6 +13,7 @@ import trio
 from in_process import InProcess, open_server
 from openapi_decoder import decode_document
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.openapi import v2
 from kubechronicle.api.openapi.schemas import Choices
 from kubechronicle.api.registry.registry import builtin_registry
@@ -136,6 +137,16 @@ async def test_types_of_v2(server: InProcess, accept: str, found: str) -> None:
         "security",
     }
     assert document == v2.document(builtin_registry(), PAGES, server_version=document["info"]["version"])
+
+
+async def test_enums_depend_on_a_gate() -> None:
+    for on in (True, False):
+        gates = FeatureGates(given={"OpenAPIEnums": on})
+        async with open_server(namespaces=(), features=gates) as server:
+            schemas = (await server.get("/openapi/v3/api/v1"))["components"]["schemas"]
+            policy = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["restartPolicy"]
+            assert ("enum" in policy, "Possible enum values" in policy["description"]) == (on, on)
+            assert not policy["description"].endswith("\n")
 
 
 async def test_tags_of_v2(server: InProcess) -> None:

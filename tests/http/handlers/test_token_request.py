@@ -26,6 +26,7 @@ from service_account_tokens import (
 )
 from trio.testing import MockClock
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.subresources.token_request import EXTENDED_SECONDS
 from kubechronicle.http.authentication import jws
 
@@ -143,6 +144,18 @@ async def test_requests_that_contradict_themselves(autojump_clock: MockClock) ->
         (await request_token(server, account="ghost")).refused(404)
         (await server.ask("GET", f"{ACCOUNTS}/robot/token")).refused(405)
         (await server.ask("POST", f"{ACCOUNTS}/robot/token", {**KIND, "kind": "TokenReview"})).refused(400)
+
+
+async def test_another_uid_is_a_warning_if_a_gate_says_so(autojump_clock: MockClock) -> None:
+    gates = FeatureGates(given={"TokenRequestServiceAccountUIDValidation": False})
+    async with open_server(features=gates) as server:
+        uid = await robot(server)
+        answer = await request_token(server, metadata={"uid": "x"})
+        assert claims_of(answer.ok()["status"]["token"])["kubernetes.io"]["serviceaccount"]["uid"] == uid
+        assert answer.header("warning") == (
+            f'299 - "the UID in the token request (x) does not match the UID of the service account ({uid}) but '
+            'TokenRequestServiceAccountUIDValidation is not enabled. In the future, this will return a conflict error"'
+        )
 
 
 async def test_no_tokens_in_a_namespace_that_ends(autojump_clock: MockClock) -> None:

@@ -89,6 +89,15 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return dict(jwt)
 
 
+def test_an_egress_selection_depends_on_a_gate() -> None:
+    data = file_of(changed("issuer.egressSelectorType", "cluster"))
+    assert errors_of(data) == ""
+    assert errors_of(data, selects_egress=False) == (
+        'jwt[0].issuer.egressSelectorType: Invalid value: "cluster": egress selector is not supported when '
+        "StructuredAuthenticationConfigurationEgressSelector feature gate is disabled"
+    )
+
+
 def errors_of(data: bytes, **options: Any) -> str:
     """Return the errors of a file, "" for none."""
     try:
