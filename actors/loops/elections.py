@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import trio
 
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import repeat_pass
@@ -258,7 +259,8 @@ class ElectionLoop:
         for each in step.pinged:
             await self._ping(each, now)
         if step.elected is not None:
-            await self._elect(key, *step.elected, now)
+            newest = max(int(each["metadata"]["resourceVersion"]) for each in candidates)
+            await self._elect(key, *step.elected, now, cause=newest)
         return AGAIN if step.again else 0
 
     async def _ping(self, candidate: ReadOnlyObject, now: datetime) -> None:
@@ -270,21 +272,18 @@ class ElectionLoop:
 
         meta = candidate["metadata"]
         target = Target(rt=self._candidates, namespace=meta["namespace"], name=meta["name"], manager=COMPONENT)
-        await edit_if_exists(self._store, COMPONENT, target, pinged)
+        await edit_if_exists(self._store, COMPONENT, target, pinged, cause=int(meta["resourceVersion"]))
 
-    async def _elect(self, key: LeaseKey, strategy: str, holder: str | None, now: datetime) -> None:
+    async def _elect(self, key: LeaseKey, strategy: str, holder: str | None, now: datetime, *, cause: int) -> None:
         namespace, name = key
         target = Target(rt=self._leases, namespace=namespace, name=name, manager=COMPONENT)
         if self._store.reads.peek(self._leases.resource, namespace, name) is None:
-            made = {
-                "metadata": {"namespace": namespace, "name": name},
-                "spec": new_lease(strategy, holder, now),
-            }
-            await create_unless_exists(self._store, COMPONENT, target, made, unless_namespace_ends=True)
+            made = {"metadata": {"namespace": namespace, "name": name}, "spec": new_lease(strategy, holder, now)}
+            await create_unless_exists(self._store, COMPONENT, target, made, cause=cause, unless_namespace_ends=True)
             log.info("created Lease %s/%s for %s", namespace, name, holder or "a holder that another program elects")
             return
         change = partial(changed_lease, strategy=strategy, holder=holder, now=now)
-        await edit_if_exists(self._store, COMPONENT, target, change)
+        await edit_if_exists(self._store, COMPONENT, target, change, cause=cause)
 
     async def _clean(self) -> None:
         """Delete expired candidates."""
@@ -292,4 +291,4 @@ class ElectionLoop:
         for entry in [each for each in self._entries() if is_expired(each.object(), now)]:
             target = Target(rt=self._candidates, namespace=entry.key.namespace, name=entry.key.name)
             options = DeleteOptions(precondition_resource_version=str(entry.revision))
-            await delete_if_exists(self._store, COMPONENT, target, options)
+            await delete_if_exists(self._store, COMPONENT, target, options, cause=NO_CHANGE)

@@ -26,6 +26,7 @@ from typing import Final
 
 import trio
 
+from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists, edit_if_exists
 from kubechronicle.actors.loops.elections import Now, lease_expired, micro_time, utc_now
 from kubechronicle.actors.loops.retries import each, repeat_pass
@@ -165,14 +166,14 @@ class StorageVersionLoop:
         target = Target(rt=self._leases, namespace=NAMESPACE, name=self._id, manager=COMPONENT)
         if self._store.reads.peek(self._leases.resource, NAMESPACE, self._id) is None:
             made = {"metadata": {"name": self._id, "namespace": NAMESPACE, "labels": labels}, "spec": spec}
-            await create_unless_exists(self._store, COMPONENT, target, made)
+            await create_unless_exists(self._store, COMPONENT, target, made, cause=NO_CHANGE)
             return
 
         def renewed(found: Object) -> Object:
             meta = {**found["metadata"], "labels": {**(found["metadata"].get("labels") or {}), **labels}}
             return {**found, "metadata": meta, "spec": {**(found.get("spec") or {}), **spec}}
 
-        await edit_if_exists(self._store, COMPONENT, target, renewed)
+        await edit_if_exists(self._store, COMPONENT, target, renewed, cause=NO_CHANGE)
 
     async def _other_servers(self, now: datetime) -> Sequence[str]:
         """Return the ids of servers with a Lease. Delete expired ones."""
@@ -186,14 +187,15 @@ class StorageVersionLoop:
             elif entry.key.name != self._id:
                 target = Target(rt=self._leases, namespace=NAMESPACE, name=entry.key.name, manager=COMPONENT)
                 options = DeleteOptions(precondition_resource_version=str(entry.revision))
-                await delete_if_exists(self._store, COMPONENT, target, options)
+                await delete_if_exists(self._store, COMPONENT, target, options, cause=NO_CHANGE)
         return found
 
     async def _report(self, name: str, mine: Stored | None, servers: Collection[str], now: datetime) -> None:
         target = Target(rt=self._rt, name=name, manager=COMPONENT)
         if mine is not None and self._store.reads.peek(self._rt.resource, "", name) is None:
-            await create_unless_exists(self._store, COMPONENT, target, {"metadata": {"name": name}, "spec": {}})
+            made = {"metadata": {"name": name}, "spec": {}}
+            await create_unless_exists(self._store, COMPONENT, target, made, cause=NO_CHANGE)
         entry = None if mine is None else mine.entry(self._id)
         change = partial(reported, mine=entry, servers=servers, now=now)
         status = Target(rt=self._rt, name=name, subresource="status", manager=COMPONENT)
-        await edit_if_exists(self._store, COMPONENT, status, change)
+        await edit_if_exists(self._store, COMPONENT, status, change, cause=NO_CHANGE)
