@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from kubechronicle.actors.admission import node_restriction, plugins
-from kubechronicle.actors.loops import elections, storage_versions
+from kubechronicle.actors.loops.gated import elections, storage_versions
 from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.kinds import GATED_FIELDS, STRATEGIES
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES

@@ -11,8 +11,8 @@ import trio
 from in_process import InProcess, open_server
 from trio.testing import MockClock
 
-from kubechronicle.actors.loops import elections
-from kubechronicle.actors.loops.elections import UNTIL_CHANGED, WAIT, ElectionLoop, Step, micro_time, next_step
+from kubechronicle.actors.loops.gated import elections
+from kubechronicle.actors.loops.gated.elections import UNTIL_CHANGED, WAIT, ElectionLoop, Step, micro_time, next_step
 from kubechronicle.api.builtin.coordination.lease import OLDEST
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.registry.runtime_config import Emulation, registry_for

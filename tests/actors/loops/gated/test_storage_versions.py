@@ -9,8 +9,8 @@ import trio
 from in_process import InProcess, open_server
 from trio.testing import MockClock
 
-from kubechronicle.actors.loops import storage_versions
-from kubechronicle.actors.loops.storage_versions import (
+from kubechronicle.actors.loops.gated import storage_versions
+from kubechronicle.actors.loops.gated.storage_versions import (
     LEASE_SECONDS,
     StorageVersionLoop,
     identity_of,

@@ -1,0 +1,1 @@
+"""Control loops that come with a feature gate of kube-apiserver: elections, and reports of stored versions."""
