@@ -17,7 +17,7 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.openapi.schemas import Choices
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.objects import Object
-from kubechronicle.http import edge, filters
+from kubechronicle.http import filters
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
@@ -147,7 +147,7 @@ def build_application(
     metrics.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
     services = _services(
-        store, settings, authentication, authorization, metrics, flow_control, audit, recorder, tracing
+        store, settings, authentication, authorization, metrics, drain, flow_control, audit, recorder, tracing
     )
     handler = router(
         health=health,
@@ -161,7 +161,7 @@ def build_application(
         pages=pages,
         logs=settings.logs,
     )
-    application = edge.build(settings.edge, drain, filters.build(services, handler))
+    application = filters.build(services, handler)
     return HttpApplication(
         application=application,
         drain=drain,
@@ -178,6 +178,7 @@ def _services(
     authentication: AuthenticationChain,
     authorization: AuthorizationChain,
     metrics: Metrics,
+    drain: Drain,
     flow_control: FlowControl | None,
     audit: Audit | None,
     recorder: ReadRecorder | None,
@@ -199,6 +200,8 @@ def _services(
         tracing=tracing,
         audit=audit,
         reads=recorder,
+        edge=settings.edge,
+        drain=drain,
     )
 
 

@@ -1,18 +1,35 @@
-"""Filters at the edge: fields for browsers, and the rejection of requests while the server stops.
+"""The outer filters of the chain: rejection while the server stops, fields for browsers, and the Context of a request.
 
-They are outermost, so that every answer passes them, and a filter that is switched off is not in the chain.
+Every answer passes them. ``attach_context`` is the only place of this folder that catches Exception.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 import re2
 
+from kubechronicle.actors.writing.targets import new_uid
+from kubechronicle.api.codecs.headroom import Headroom
+from kubechronicle.api.codecs.negotiate import WITHOUT_CBOR, Formats
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.reasons import PREFIX as BECAUSE
+from kubechronicle.api.history.reasons import split_reason
+from kubechronicle.api.meta.path_prefixes import BRANCH, HISTORY
+from kubechronicle.api.meta.request_info import Query, resolve, split_branch, split_moment
+from kubechronicle.http.context import Context, Step
+from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.handlers.drain import Drain
-from kubechronicle.http.messages import HeaderList, Request, Response
+from kubechronicle.http.messages import ClientDisconnected, Request, Response
+from kubechronicle.http.representation.answers import status_response, undetermined_request, warning_fields
+
+log = logging.getLogger(__name__)
 
 Next = Callable[[Request], Awaitable[Response]]
 
@@ -26,6 +43,8 @@ CORS_FIELDS: Final = (
     ("access-control-expose-headers", "Date"),
     ("access-control-allow-credentials", "true"),
 )
+# Subresources that stream: no time-out, no limit of requests in flight.
+LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 RETRY_AFTER: Final = "5"
 STOPPING: Final = b"The apiserver is shutting down, please try again later.\n"
 ALWAYS_ANSWERED: Final = ("/readyz", "/livez", "/healthz", "/metrics")
@@ -43,20 +62,11 @@ class EdgeSettings:
     retry_after: bool = False
 
 
-def build(settings: EdgeSettings, drain: Drain, following: Next) -> Next:
-    """Return the application within the filters that are switched on."""
-    if settings.origins:
-        following = with_cors(settings.origins, following)
-    if settings.hsts:
-        following = with_fields([("strict-transport-security", "; ".join(settings.hsts))], following)
-    if settings.retry_after:
-        following = rejecting(drain, following)
-    return following
-
-
-def with_fields(fields: HeaderList, following: Next) -> Next:
-    """Add fields to every answer."""
-    added = list(fields)
+def require_tls(directives: Sequence[str], following: Next) -> Next:
+    """Tell browsers to use TLS alone (Strict-Transport-Security, RFC 6797)."""
+    if not directives:
+        return following
+    added = [("strict-transport-security", "; ".join(directives))]
 
     async def filtered(request: Request) -> Response:
         response = await following(request)
@@ -66,8 +76,10 @@ def with_fields(fields: HeaderList, following: Next) -> Next:
     return filtered
 
 
-def with_cors(origins: Sequence[str], following: Next) -> Next:
+def allow_origins(origins: Sequence[str], following: Next) -> Next:
     """Let scripts of these origins use the API (Fetch Standard §3.2). Preflight requests need no credential."""
+    if not origins:
+        return following
     patterns = [re2.compile(origin) for origin in origins]
 
     async def filtered(request: Request) -> Response:
@@ -84,8 +96,10 @@ def with_cors(origins: Sequence[str], following: Next) -> Next:
     return filtered
 
 
-def rejecting(drain: Drain, following: Next) -> Next:
-    """Answer 429 to new requests while the server stops, so that clients ask another one."""
+def refuse_while_stopping(drain: Drain | None, following: Next) -> Next:
+    """Answer 429 to new requests while the server stops, so that clients ask another one. ``drain``: None if not."""
+    if drain is None:
+        return following
 
     def filtered(request: Request) -> Awaitable[Response]:
         if request.path.startswith(ALWAYS_ANSWERED):
@@ -110,3 +124,66 @@ def rejecting(drain: Drain, following: Next) -> Next:
         return Response(429, fields, STOPPING)
 
     return filtered
+
+
+def attach_context(following: Step, formats: Formats = WITHOUT_CBOR) -> Next:
+    """Attach the context, and turn errors into Status answers; a bug into a 500 and a traceback in the log. Without
+    memory, answer 503."""
+    headroom = Headroom()
+
+    async def filtered(request: Request) -> Response:
+        context = None
+        try:
+            headroom.check()
+            context = identify(request)
+            context.formats = formats
+            response = undetermined_request(request) if context.info.undetermined else await following(request, context)
+            response.headers.append(("audit-id", context.audit_id))
+            response.headers.extend(context.flow_headers)
+            if context.warnings:
+                response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
+        except StatusError as error:
+            if context is None:
+                return status_response(request, error)
+            context.warnings.extend(error.warnings)
+            response = status_response(request, error)
+            response.headers.extend(context.flow_headers)
+        except ClientDisconnected:
+            raise
+        except Exception as error:
+            known = as_status_error(error)
+            if known is None:
+                log.exception("%s %s failed", request.method, request.raw_path)
+                known = status.internal_error("the server met an unexpected condition; its log tells which")
+            return status_response(request, known)
+        return response
+
+    return filtered
+
+
+def identify(request: Request) -> Context:
+    """Attach the context: the request's id, and the information in its path and query."""
+    query = Query(request.query_string)
+    prefixes = None if request.path.startswith("/api") else _split_prefixes(request)
+    info = resolve(request.method, request.path, query)
+    audit_id = request.headers.first.get("audit-id") or new_uid()
+    context = Context(info=info, query=query, audit_id=audit_id, received=time.time())
+    if prefixes is not None:
+        context.reason, context.branch, context.moment = prefixes
+    if info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES:
+        context.long_running = True
+    request.attach(context)
+    return context
+
+
+def _split_prefixes(request: Request) -> tuple[str, str, str]:
+    """Return the reason, the branch and the moment in the path of a request, and remove them from it."""
+    reason = branch = moment = ""
+    if request.raw_path.startswith(BECAUSE):  # the log and other servers see the request without its reason
+        reason, request.raw_path = split_reason(request.raw_path)
+        request.path = unquote(request.raw_path)
+    if request.path.startswith(BRANCH):
+        branch, request.path = split_branch(request.path)
+    if request.path.startswith(HISTORY):
+        moment, request.path = split_moment(request.path)
+    return reason, branch, moment

@@ -1,9 +1,9 @@
-"""The filter chain that every request passes, outermost first, as one list (``FILTERS``).
+"""The filter chain that every request passes: ``build`` puts the filters of edge.py around those of ``FILTERS``.
 
-One filter comes before these: ``outermost`` makes the Context of the request, and turns errors into answers; only it
-catches Exception. A filter gets the request and its context, and calls the next step. It may answer itself, change the
-answer, or raise StatusError. A filter that neither waits nor acts on the answer is an ordinary function, which returns
-the awaitable of the next step: a coroutine would cost time in every request.
+Those of edge.py know the request alone. The last of them makes its Context, and turns errors into answers. Each of
+FILTERS gets the request and its context, and calls the next step. It may answer itself, change the answer, or raise
+StatusError. A filter that neither waits nor acts on the answer is an ordinary function, which returns the awaitable of
+the next step: a coroutine would cost time in every request. A filter that is switched off is not in the chain.
 """
 
 from __future__ import annotations
@@ -12,24 +12,19 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
 from kubechronicle.actors.fair_share import SERVED
-from kubechronicle.actors.writing.targets import new_uid
-from kubechronicle.api.codecs.headroom import Headroom
 from kubechronicle.api.codecs.negotiate import WITHOUT_CBOR, Formats
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.history.reasons import PREFIX as BECAUSE
-from kubechronicle.api.history.reasons import split_reason
-from kubechronicle.api.meta.path_prefixes import BRANCH, HISTORY
-from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve, split_branch, split_moment
+from kubechronicle.api.meta.request_info import RequestInfo
+from kubechronicle.http import edge
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited
@@ -39,20 +34,18 @@ from kubechronicle.http.authentication.user import NoCredential, NotSeen, Reject
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
 from kubechronicle.http.context import Context, Step, authorized_as
-from kubechronicle.http.errors import as_status_error
+from kubechronicle.http.edge import EdgeSettings
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_seats
 from kubechronicle.http.flow_control.fixed_limits import with_limits
 from kubechronicle.http.flow_control.measures import READS, WRITES
+from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.measured import measured
-from kubechronicle.http.messages import ClientDisconnected, Request, Response
+from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import (
     CACHE_CONTROL,
     internal_error_text,
-    status_response,
-    undetermined_request,
-    warning_fields,
 )
 from kubechronicle.http.timeouts import only_cancelled, seconds_of
 
@@ -63,8 +56,6 @@ log = logging.getLogger(__name__)
 
 Next = Callable[[Request], Awaitable[Response]]
 
-# Subresources that stream: no time-out, no limit of requests in flight.
-LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 # Seconds to wait for the views to catch up, if a credential is not in them.
 CATCH_UP = 5.0
 
@@ -93,72 +84,11 @@ class Services:
     tracing: Tracing | None = None
     audit: Audit | None = None
     reads: ReadRecorder | None = None
+    edge: EdgeSettings = field(default_factory=EdgeSettings)
+    drain: Drain = field(default_factory=Drain)
 
 
 Filter = Callable[[Services, Step], Step]
-
-
-def outermost(following: Step, formats: Formats = WITHOUT_CBOR) -> Next:
-    """Attach the context, and turn errors into Status answers; a bug into a 500 and a traceback in the log. Without
-    memory, answer 503."""
-    headroom = Headroom()
-
-    async def filtered(request: Request) -> Response:
-        context = None
-        try:
-            headroom.check()
-            context = identify(request)
-            context.formats = formats
-            response = undetermined_request(request) if context.info.undetermined else await following(request, context)
-            response.headers.append(("audit-id", context.audit_id))
-            response.headers.extend(context.flow_headers)
-            if context.warnings:
-                response.headers.extend(("warning", text) for text in warning_fields(context.warnings))
-        except StatusError as error:
-            if context is None:
-                return status_response(request, error)
-            context.warnings.extend(error.warnings)
-            response = status_response(request, error)
-            response.headers.extend(context.flow_headers)
-        except ClientDisconnected:
-            raise
-        except Exception as error:
-            known = as_status_error(error)
-            if known is None:
-                log.exception("%s %s failed", request.method, request.raw_path)
-                known = status.internal_error("the server met an unexpected condition; its log tells which")
-            return status_response(request, known)
-        return response
-
-    return filtered
-
-
-def identify(request: Request) -> Context:
-    """Attach the context: the request's id, and the information in its path and query."""
-    query = Query(request.query_string)
-    prefixes = None if request.path.startswith("/api") else _split_prefixes(request)
-    info = resolve(request.method, request.path, query)
-    audit_id = request.headers.first.get("audit-id") or new_uid()
-    context = Context(info=info, query=query, audit_id=audit_id, received=time.time())
-    if prefixes is not None:
-        context.reason, context.branch, context.moment = prefixes
-    if info.verb == "watch" or info.subresource in LONG_RUNNING_SUBRESOURCES:
-        context.long_running = True
-    request.attach(context)
-    return context
-
-
-def _split_prefixes(request: Request) -> tuple[str, str, str]:
-    """Return the reason, the branch and the moment in the path of a request, and remove them from it."""
-    reason = branch = moment = ""
-    if request.raw_path.startswith(BECAUSE):  # the log and other servers see the request without its reason
-        reason, request.raw_path = split_reason(request.raw_path)
-        request.path = unquote(request.raw_path)
-    if request.path.startswith(BRANCH):
-        branch, request.path = split_branch(request.path)
-    if request.path.startswith(HISTORY):
-        moment, request.path = split_moment(request.path)
-    return reason, branch, moment
 
 
 def measure(services: Services, following: Step) -> Step:
@@ -388,8 +318,7 @@ def record_reads(services: Services, following: Step) -> Step:
     return following if services.reads is None else services.reads.recorded(following)
 
 
-# Outermost first. The order is kube-apiserver's where both have the filter.
-FILTERS: tuple[Filter, ...] = (
+FILTERS: Final[tuple[Filter, ...]] = (
     measure,
     limit_time,
     authenticate,
@@ -401,10 +330,15 @@ FILTERS: tuple[Filter, ...] = (
     trace_handler,
     record_reads,
 )
+"""Outermost first. The order is kube-apiserver's where both have the filter."""
 
 
 def build(services: Services, handler: Step) -> Next:
     """Return the application: each filter around the next one, the handler innermost."""
     for each in reversed(FILTERS):
         handler = each(services, handler)
-    return outermost(handler, services.formats)
+    settings, drain = services.edge, services.drain
+    application = edge.attach_context(handler, services.formats)
+    application = edge.allow_origins(settings.origins, application)
+    application = edge.require_tls(settings.hsts, application)
+    return edge.refuse_while_stopping(drain if settings.retry_after else None, application)

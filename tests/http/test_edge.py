@@ -6,7 +6,6 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.http import edge
-from kubechronicle.http.edge import EdgeSettings
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.messages import Request, Response
 
@@ -18,11 +17,13 @@ async def ok(request: Request) -> Response:
 
 
 async def test_nothing_is_added_by_default() -> None:
-    assert edge.build(EdgeSettings(), Drain(), ok) is ok
+    assert edge.allow_origins((), ok) is ok
+    assert edge.require_tls((), ok) is ok
+    assert edge.refuse_while_stopping(None, ok) is ok
 
 
 async def test_allowed_origins_may_use_the_api() -> None:
-    app = edge.build(EdgeSettings(origins=(r"^https://[a-z]+\.example\.com(:|$)",)), Drain(), ok)
+    app = edge.allow_origins((r"^https://[a-z]+\.example\.com(:|$)",), ok)
     preflight = await app(Request.of("OPTIONS", "/api", headers={"Origin": ORIGIN}))
     assert (preflight.status, preflight.body) == (204, b"")
     answer = await app(Request.of("GET", "/api", headers={"Origin": ORIGIN}))
@@ -38,7 +39,7 @@ async def test_allowed_origins_may_use_the_api() -> None:
 
 
 async def test_strict_transport_security() -> None:
-    app = edge.build(EdgeSettings(hsts=("max-age=31536000", "includeSubDomains")), Drain(), ok)
+    app = edge.require_tls(("max-age=31536000", "includeSubDomains"), ok)
     answer = await app(Request.of("GET", "/api"))
     assert answer.header("strict-transport-security") == "max-age=31536000; includeSubDomains"
 
@@ -53,7 +54,7 @@ async def test_new_requests_are_rejected_until_the_running_ones_are_answered(nur
     async def ask(target: str) -> None:
         answers.append((await app(Request.of("GET", target))).status)
 
-    app = edge.build(EdgeSettings(retry_after=True), drain, slow)
+    app = edge.refuse_while_stopping(drain, slow)
     nursery.start_soon(ask, "/api")
     await wait_all_tasks_blocked()
     stopped = trio.Event()
