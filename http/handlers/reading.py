@@ -28,13 +28,12 @@ from kubechronicle.api.selectors.field_selectors import (
 from kubechronicle.api.selectors.shard_selectors import ShardSelector
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.questions.summaries import SUMMARY, summarize
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body, one_body_at_once
 from kubechronicle.http.handlers.revisions import (
-    SUMMARY,
     VERDICTS,
     check_list,
     check_policies_listed,
-    summarize,
     warn_if_nothing,
     without_noise,
 )

@@ -11,15 +11,7 @@
     ?values=shown         the values of Secrets, which is recorded; without it they are masked (by ?mask=KEY, if given).
                           The contents states and after, for programs, are as the log holds them
     ?order=oldest         lists begin with the oldest (?order=newest, the default, with the newest)
-    ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
-                          operation), and for all namespaces also &include=clusterrevisions
-    ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
-    ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause; with
-                          &include=clusterrevisions also those of cluster-scoped objects, or of the Namespace alone
-    ?summary=causes       one change, named by metadata.name=N, with the chain of its causes (actors/history/causes.py)
-    ?summary=tree         an object with its owners, dependents, changes and Events in a time
-    ?summary=retention    whether all changes after a revision (revision.from=N+1) are kept, for feeds
-    ?summary=extent       what such a search covers, and since when: for answers that nothing was found
+    ?summary=QUESTION     an answer about the changes instead of their list: see questions/summaries.py
 
 Rights: the right to revisions (clusterrevisions) in a namespace shows that an object changed. The change itself is
 shown to users with the right to get that object, which the authorizers decide for each object. Counting needs the right
@@ -29,36 +21,22 @@ to list. A right in one namespace begins with the present namespace of that name
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
-
-import orjson
 
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.actors.history.causes import causes
-from kubechronicle.actors.history.change_groups import BY as GROUPS_BY
-from kubechronicle.actors.history.change_groups import groups
 from kubechronicle.actors.history.change_records import WHOLE, PlainForm
-from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.extent import extent
-from kubechronicle.actors.history.incident import incident
 from kubechronicle.actors.history.log_changes import NEVER, LogChanges, Readable
 from kubechronicle.actors.history.other_logs import at_time, created_in
 from kubechronicle.actors.history.recorded_reads import RecordedReads
-from kubechronicle.actors.history.retention import retention
 from kubechronicle.actors.history.revision_entries import SecretValues
-from kubechronicle.actors.history.revision_selection import revisions_named
 from kubechronicle.actors.history.revisions import ChangeReads
-from kubechronicle.actors.history.tree import tree
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.extents import covered
-from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.noise import HIDDEN, NOISE
 from kubechronicle.api.history.object_parts import parts_of
-from kubechronicle.api.history.revisions import CONTENTS, GROUP, PLAIN
+from kubechronicle.api.history.revisions import CONTENTS, PLAIN
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
@@ -69,15 +47,12 @@ from kubechronicle.http.audit.shown_secrets import mask_key, wants_shown
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.representation.answers import CACHE_CONTROL
+from kubechronicle.http.messages import Request
 
 REVISIONS = frozenset(("revisions", "clusterrevisions"))
 EXPLICIT = frozenset((*KIND_FIELDS, NOISE, "object.name", "object.uid"))
 """Selectors with which noise is not left out."""
 LEFT_OUT_NOISE = "Events and Leases are left out; list them with --field-selector noise=shown"
-SUMMARY = "summary"
-SUMMARIES = ("causes", "density", "groups", "extent", "incident", "retention", "tree")
 VERDICTS = "verdicts"
 FIELDS = "fields"
 FIELDS_OF = "fieldsOf"
@@ -96,7 +71,7 @@ async def read_revisions(backend: Backend, request: Request, context: Context) -
         raise status.bad_request(f"{VERDICTS}={wanted}: must be audited, or left out")
     if wanted and context.info.verb != "list":
         raise status.bad_request(f"{VERDICTS}={wanted}: only lists have verdicts")
-    changes = _revisions(
+    changes = readable_revisions(
         backend,
         context,
         content=content,
@@ -148,7 +123,7 @@ def read_recorded(backend: Backend, context: Context) -> Backend:
     return replace(backend, reads=RecordedReads(backend.store.reads, at=context.at))
 
 
-def _revisions(
+def readable_revisions(
     backend: Backend,
     context: Context,
     *,
@@ -195,69 +170,6 @@ def _secret_values(backend: Backend, request: Request, context: Context) -> Secr
     return SecretValues() if key is None else SecretValues(key=key)
 
 
-async def summarize(backend: Backend, context: Context, rt: ResourceType, selection: Selection) -> Response:
-    """Answer with a summary of the revisions that a list would have. StatusError 400; 403 without the right to list
-    the included clusterrevisions."""
-    wanted, include = context.query.get(SUMMARY), context.query.get("include")
-    if wanted not in SUMMARIES:
-        raise status.bad_request(f"{SUMMARY}={wanted}: must be {', '.join(SUMMARIES)}, or left out")
-    whole = not selection.namespace or wanted == "incident"
-    if include and not (include == "clusterrevisions" and rt.namespaced and whole):
-        raise status.bad_request(
-            f"include={include}: must be clusterrevisions, with the revisions of all namespaces or with an incident, "
-            "or left out"
-        )
-    if include:
-        await check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
-    by = _by(context, several=wanted == "groups")
-    revisions, everything = _revisions(backend, context), bool(include)
-    if wanted == "causes":
-        return _summary_response(await _causes(backend, context, revisions, selection))
-    if wanted in ("incident", "tree"):  # of objects that are in the main log
-        main = await revisions.main(rt, selection)
-        log, changes, selected = main.changes.log, main.changes, main.selected
-        if wanted == "incident":
-            summary = await incident(log, changes, selected, everything=everything)
-        else:
-            events = await revisions.events(rt, selection)
-            summary = await tree(log, changes, selected, backend.store.registry, events=events)
-        return _summary_response(summary)
-    shares = await revisions.shares(rt, selection)
-    if wanted == "density":
-        options = DensityOptions(width=_width(context.query.get("bucket")), by=by[0], everything=everything)
-        summary = await density(shares, options)
-    elif wanted == "groups":
-        summary = await groups(shares, by, everything=everything)
-    elif wanted == "retention":
-        summary = await retention(shares)
-    else:
-        summary = await extent(shares, everything=everything)
-    return _summary_response(summary)
-
-
-async def _causes(backend: Backend, context: Context, revisions: ChangeReads, selection: Selection) -> dict[str, Any]:
-    """Return the causes of the change that a selection names. StatusError 400."""
-    named = [number for field, number in revisions_named(selection) if field == "metadata.name"]
-    if len(named) != 1:
-        raise status.bad_request("causes are those of one change: fieldSelector=metadata.name=4711")
-
-    async def may_list(namespace: str) -> int:
-        plural = "revisions" if namespace else "clusterrevisions"
-        try:
-            await check_listed(backend, context, GROUP, context.info.version, plural, namespace)
-        except StatusError as error:
-            if error.code != 403:
-                raise
-            return NEVER
-        return await first_revision(backend, context, namespace) if namespace else 0
-
-    return await causes(revisions.of_revision, may_list, backend.store.registry, named[0])
-
-
-def _summary_response(summary: dict[str, Any]) -> Response:
-    return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(summary))
-
-
 def without_noise(request: Request, context: Context, rt: ResourceType, selection: Selection) -> Selection:
     """Return a selection of revisions without noise (api/history/noise.py), if people read the answer.
 
@@ -282,30 +194,8 @@ async def warn_if_nothing(
 ) -> None:
     """Tell the reader of an empty table of revisions what was searched."""
     if _is_read_by_people(request, rt):
-        found = await extent(await _revisions(backend, context).shares(rt, selection))
+        found = await extent(await readable_revisions(backend, context).shares(rt, selection))
         context.warnings.append(f"nothing was found: {covered(found)}")
-
-
-def _by(context: Context, *, several: bool) -> list[str]:
-    """Return the columns to count by. StatusError 400."""
-    text, allowed = context.query.get("by", "resource"), (GROUPS_BY if several else BY)
-    names = text.split(",") if several else [text]
-    if not all(name in allowed for name in names):
-        one = "one or more" if several else "one"
-        raise status.bad_request(f"by={text}: must be {one} of {', '.join(allowed)}")
-    return list(dict.fromkeys(names))
-
-
-def _width(text: str) -> timedelta | None:
-    if not text:
-        return None
-    try:
-        width = parse_moment(text)
-    except ValueError:
-        width = 0
-    if not isinstance(width, timedelta) or width < timedelta(milliseconds=1):
-        raise status.bad_request(f"bucket={text}: must be how long a bucket is, such as 30s, 1h or 1d")
-    return width
 
 
 async def check_listed(

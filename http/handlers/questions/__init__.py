@@ -1,1 +1,1 @@
-"""Questions about history, one module each: past rights, and searches for a condition."""
+"""Questions about history: summaries of changes, past rights, and searches for a condition."""

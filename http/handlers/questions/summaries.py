@@ -1,0 +1,168 @@
+"""?summary=QUESTION of revisions: an answer about all changes that a list would have, instead of the list.
+
+    ?summary=density      their number over time instead of a list; with &bucket=1h, &by=user (resource, namespace,
+                          operation), and for all namespaces also &include=clusterrevisions
+    ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
+    ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause; with
+                          &include=clusterrevisions also those of cluster-scoped objects, or of the Namespace alone
+    ?summary=causes       one change, named by metadata.name=N, with the chain of its causes (actors/history/causes.py)
+    ?summary=tree         an object with its owners, dependents, changes and Events in a time
+    ?summary=retention    whether all changes after a revision (revision.from=N+1) are kept, for feeds
+    ?summary=extent       what such a search covers, and since when: for answers that nothing was found
+    ?summary=bisect       since when a condition held (bisect.py); rights: who was allowed to do something (rights.py)
+
+Each question is a function of SUMMARIES, by the name in the URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from kubechronicle.actors.history.causes import causes
+from kubechronicle.actors.history.change_groups import BY as GROUPS_BY
+from kubechronicle.actors.history.change_groups import groups
+from kubechronicle.actors.history.density import BY, DensityOptions, density
+from kubechronicle.actors.history.extent import extent
+from kubechronicle.actors.history.incident import incident
+from kubechronicle.actors.history.log_changes import NEVER
+from kubechronicle.actors.history.retention import retention
+from kubechronicle.actors.history.revision_selection import revisions_named
+from kubechronicle.actors.history.revisions import ChangeReads
+from kubechronicle.actors.history.tree import tree
+from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.moments import parse_moment
+from kubechronicle.api.history.revisions import GROUP
+from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.http.context import Context
+from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.revisions import check_listed, first_revision, readable_revisions
+from kubechronicle.http.messages import Response
+from kubechronicle.http.representation.answers import CACHE_CONTROL
+
+SUMMARY: Final = "summary"
+"""The query parameter."""
+
+
+class Question(NamedTuple):
+    """A question about the changes that a selection names. ``everything``: those of cluster-scoped objects, too."""
+
+    backend: Backend
+    context: Context
+    rt: ResourceType
+    selection: Selection
+    changes: ChangeReads
+    everything: bool
+
+
+async def summarize(backend: Backend, context: Context, rt: ResourceType, selection: Selection) -> Response:
+    """Answer a question about the revisions that a list would have. StatusError 400; 403 without the right to list
+    the included clusterrevisions."""
+    wanted, include = context.query.get(SUMMARY), context.query.get("include")
+    if wanted not in SUMMARIES:
+        raise status.bad_request(f"{SUMMARY}={wanted}: must be {', '.join(SUMMARIES)}, or left out")
+    whole = not selection.namespace or wanted == "incident"
+    if include and not (include == "clusterrevisions" and rt.namespaced and whole):
+        raise status.bad_request(
+            f"include={include}: must be clusterrevisions, with the revisions of all namespaces or with an incident, "
+            "or left out"
+        )
+    if include:
+        await check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
+    _by(context, several=wanted == "groups")
+    changes = readable_revisions(backend, context)
+    answer = await SUMMARIES[wanted](Question(backend, context, rt, selection, changes, bool(include)))
+    return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(answer))
+
+
+async def _causes(question: Question) -> dict[str, Any]:
+    """Return the causes of the change that a selection names. StatusError 400."""
+    backend, context = question.backend, question.context
+    named = [number for field, number in revisions_named(question.selection) if field == "metadata.name"]
+    if len(named) != 1:
+        raise status.bad_request("causes are those of one change: fieldSelector=metadata.name=4711")
+
+    async def may_list(namespace: str) -> int:
+        plural = "revisions" if namespace else "clusterrevisions"
+        try:
+            await check_listed(backend, context, GROUP, context.info.version, plural, namespace)
+        except StatusError as error:
+            if error.code != 403:
+                raise
+            return NEVER
+        return await first_revision(backend, context, namespace) if namespace else 0
+
+    return await causes(question.changes.of_revision, may_list, backend.store.registry, named[0])
+
+
+async def _density(question: Question) -> dict[str, Any]:
+    width, by = _width(question.context.query.get("bucket")), _by(question.context, several=False)
+    options = DensityOptions(width=width, by=by[0], everything=question.everything)
+    return await density(await question.changes.shares(question.rt, question.selection), options)
+
+
+async def _groups(question: Question) -> dict[str, Any]:
+    by = _by(question.context, several=True)
+    shares = await question.changes.shares(question.rt, question.selection)
+    return await groups(shares, by, everything=question.everything)
+
+
+async def _extent(question: Question) -> dict[str, Any]:
+    shares = await question.changes.shares(question.rt, question.selection)
+    return await extent(shares, everything=question.everything)
+
+
+async def _retention(question: Question) -> dict[str, Any]:
+    return await retention(await question.changes.shares(question.rt, question.selection))
+
+
+async def _incident(question: Question) -> dict[str, Any]:
+    """Return the unusual changes of objects that are in the main log."""
+    main = await question.changes.main(question.rt, question.selection)
+    return await incident(main.changes.log, main.changes, main.selected, everything=question.everything)
+
+
+async def _tree(question: Question) -> dict[str, Any]:
+    """Return an object that is in the main log among its owners and dependents."""
+    main = await question.changes.main(question.rt, question.selection)
+    events = await question.changes.events(question.rt, question.selection)
+    registry = question.backend.store.registry
+    return await tree(main.changes.log, main.changes, main.selected, registry, events=events)
+
+
+SUMMARIES: Final[Mapping[str, Callable[[Question], Awaitable[dict[str, Any]]]]] = {
+    "causes": _causes,
+    "density": _density,
+    "groups": _groups,
+    "extent": _extent,
+    "incident": _incident,
+    "retention": _retention,
+    "tree": _tree,
+}
+
+
+def _by(context: Context, *, several: bool) -> list[str]:
+    """Return the columns to count by. StatusError 400."""
+    text, allowed = context.query.get("by", "resource"), (GROUPS_BY if several else BY)
+    names = text.split(",") if several else [text]
+    if not all(name in allowed for name in names):
+        one = "one or more" if several else "one"
+        raise status.bad_request(f"by={text}: must be {one} of {', '.join(allowed)}")
+    return list(dict.fromkeys(names))
+
+
+def _width(text: str) -> timedelta | None:
+    if not text:
+        return None
+    try:
+        width = parse_moment(text)
+    except ValueError:
+        width = 0
+    if not isinstance(width, timedelta) or width < timedelta(milliseconds=1):
+        raise status.bad_request(f"bucket={text}: must be how long a bucket is, such as 30s, 1h or 1d")
+    return width
