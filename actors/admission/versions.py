@@ -23,7 +23,6 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion, custom_scale, custom_versions, pipeline, scale
 from kubechronicle.api.registry.registry import ResourceType, body_type
-from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
@@ -82,7 +81,6 @@ def requested_kind(attributes: Attributes, rt: ResourceType) -> GroupVersionKind
     return found or _kind(rt.group, rt.version, rt.kind)
 
 
-@remembered(256)
 def _kind(group: str, version: str, kind: str) -> GroupVersionKind:
     return GroupVersionKind(group, version, kind)
 
@@ -95,7 +93,6 @@ def user_of(who: Who) -> Mapping[str, Any]:
     return {**info, "extra": {key: list(values) for key, values in sorted(who.extra.items())}}
 
 
-@remembered(64)
 def _user(user: str, uid: str, groups: tuple[str, ...]) -> Mapping[str, Any]:
     members = {"username": user, "uid": uid, "groups": list(groups)}
     return {name: value for name, value in members.items() if value}

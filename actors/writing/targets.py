@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -138,7 +137,6 @@ def context_of(
     )
 
 
-@lru_cache(maxsize=2)  # a thousand writes may share a second
 def _timestamp(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -24,7 +24,6 @@ from kubechronicle.api.pipeline import bodies, defaulting
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, types
 from kubechronicle.api.values.objects import Object
-from kubechronicle.api.values.text_cache import cached
 
 MAX_OBJECT: Final = 3 * 1024 * 1024
 """Bytes of a patched object: those of a request body."""
@@ -41,13 +40,6 @@ _TYPE: Final = frozenset(("apiVersion", "kind"))
 
 def operations(patch: bytes) -> list[Any]:
     """Return the operations of a patch as sent, which may be changed. Raises CallFailed."""
-    found: list[Any] = copy_object(_operations(patch))
-    return found
-
-
-@cached(256)
-def _operations(patch: bytes) -> list[Any]:
-    """Return the operations of a patch. Many webhooks send the same one again and again."""
     try:
         return json_patch.decode(json.decode_value(patch)[0], checked=False)
     except DecodeError as error:

@@ -20,7 +20,6 @@ from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.values import json_word
-from kubechronicle.api.values.caches import remembered
 
 GROUP: Final = "admission.k8s.io"
 KIND: Final = "AdmissionReview"
@@ -111,7 +110,6 @@ def _sent(rt: ResourceType, obj: Mapping[str, Any] | None) -> bytes:
     return orjson.dumps(obj) if rt.custom is None else unstructured.encode(obj)
 
 
-@remembered(256)
 def _kinds(
     rt: ResourceType,
     kind: GroupVersionKind,

@@ -365,7 +365,6 @@ _CONTENT_TYPE = re.compile(
 )
 
 
-@remembered(_REMEMBERED)
 def _media_type(content_type: str) -> str:
     """Return the type without its parameters, in lower case; "" if malformed."""
     match = _CONTENT_TYPE.fullmatch(content_type[:_REMEMBERED_LENGTH])

@@ -165,10 +165,6 @@ def _text_order_holds(elements: list[str]) -> bool:
 
 def order_of(element: str) -> tuple[Any, ...]:
     """Return the sort key of an element: names of fields first, then keys, values and indices."""
-    return _kept_order(element) if len(element) <= MAX_CACHED else _order(element)
-
-
-def _order(element: str) -> tuple[Any, ...]:
     form, rest = element[:2], element[2:]
     if form == "k:":
         return (1, *((name, *_value_order(value)) for name, value in keys_of(rest)))
@@ -188,6 +184,3 @@ def _value_order(value: Any) -> tuple[int, Any]:
     if isinstance(value, int | float):
         return 0, value
     return (1, value) if isinstance(value, str) else (3, 0)
-
-
-_kept_order = remembered(4096)(_order)  # most objects name their items alike

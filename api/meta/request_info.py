@@ -19,7 +19,6 @@ from urllib.parse import unquote_plus
 
 from kubechronicle.api.errors.field_errors import go_quote, without_html
 from kubechronicle.api.meta.path_prefixes import BRANCH, HISTORY
-from kubechronicle.api.values.text_cache import cached
 
 VERB_OF_METHOD = {
     "POST": "create",
@@ -115,9 +114,6 @@ class Query:
         return self._values
 
 
-_NO_PARAMETERS = Query("")
-
-
 def _unquote(text: str) -> str:
     return unquote_plus(text, errors="replace") if "%" in text or "+" in text else text
 
@@ -138,16 +134,6 @@ def split_branch(path: str) -> tuple[str, str]:
 
 def resolve(method: str, path: str, query: Query) -> RequestInfo:
     """Return the request's info. A path that is not a resource request is a non-resource one, never an error."""
-    return _of_post(path) if method == "POST" else _resolve(method, path, query)
-
-
-@cached(512, longest=256)
-def _of_post(path: str) -> RequestInfo:
-    """Return the info of a POST, which no parameter changes. Unlike others, most have the same path: creations."""
-    return _resolve("POST", path, _NO_PARAMETERS)
-
-
-def _resolve(method: str, path: str, query: Query) -> RequestInfo:
     verb = method.lower()
     # An empty part is one, too: no other part may take its place.
     parts = path.strip("/").split("/")

@@ -22,7 +22,6 @@ from kubechronicle.api.pipeline import bodies, custom_scale, custom_versions, pa
 from kubechronicle.api.pipeline.preconditions import check_uid
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.types import object_type
-from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 
 SCALE_GROUP: Final = "autoscaling"
@@ -62,7 +61,6 @@ class Scaled(dict[str, Any]):
         return dict(self)
 
 
-@remembered(1024)
 def scale_type(rt: ResourceType) -> ResourceType:
     """Return the type of a resource's scale subresource, for decoding and conversion of its bodies."""
     return replace(

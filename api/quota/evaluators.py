@@ -13,7 +13,6 @@ from kubechronicle.api.quota import amounts, claims, pods
 from kubechronicle.api.quota.amounts import ONE, ZERO, Usage
 from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.quota.scopes import Traits
-from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 
 CREATE: Final = "CREATE"
@@ -169,7 +168,6 @@ _SPECIAL: Final[Mapping[str, Evaluator]] = {
 }
 
 
-@remembered(1024)
 def evaluator_of(resource: str) -> Evaluator | None:
     """Return the evaluator of a storage resource, None if no quota covers it."""
     if resource in IGNORED:

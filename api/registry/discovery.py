@@ -21,7 +21,6 @@ from kubechronicle.api.kinds.reading import Declared
 from kubechronicle.api.registry.lives import life_of
 from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource, version_priority
 from kubechronicle.api.registry.resources import STORED_AS
-from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.steps import Steps
 
 Document = dict[str, Any]
@@ -165,7 +164,6 @@ def _is_newer(declared: Declared | None, versions: EffectiveVersion) -> bool:
     return introduced is not None and introduced > versions.compatibility
 
 
-@remembered(1024)
 def storage_version_hash(api_version: str, kind: str) -> str:
     """Return base64 of the first 8 bytes of sha256("group/version/kind"), as kube-apiserver computes it.
 

@@ -18,8 +18,6 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors import selectable_fields as selectable
 from kubechronicle.api.selectors.label_selectors import (
     FEW,
-    LONGEST_KEPT,
-    PARSED_KEPT,
     LabelSelector,
     Matcher,
     Requirement,
@@ -30,8 +28,6 @@ from kubechronicle.api.selectors.label_selectors import (
     selector_from_labels,
     selector_from_spec,
 )
-from kubechronicle.api.values.caches import remembered
-from kubechronicle.api.values.text_cache import cached
 
 __all__ = [
     "FieldSelector",
@@ -155,24 +151,9 @@ def _field_terms(text: str, vocabulary: selectable.Vocabulary) -> Iterator[Field
             yield FieldTerm(field, match.group() != "!=", value)
 
 
-@cached(PARSED_KEPT, longest=LONGEST_KEPT)
-def _parsed_fields(text: str, vocabulary: selectable.Vocabulary) -> FieldSelector | str:
-    try:
-        terms = list(_field_terms(text, vocabulary))
-    except SelectorSyntaxError as error:
-        return str(error)
-    for term in terms:
-        if term.field not in vocabulary.names:
-            return vocabulary.refusal.replace("%s", term.field)
-    return FieldSelector(term._replace(field=vocabulary.names[term.field]) for term in terms)
-
-
-_custom_vocabulary: Final = remembered(PARSED_KEPT)(selectable.custom_vocabulary)
-
-
 def _vocabulary(rt: ResourceType) -> selectable.Vocabulary:
     if rt.custom is not None or rt.selectable_fields:
-        return _custom_vocabulary(rt.selectable_fields, namespaced=rt.namespaced)
+        return selectable.custom_vocabulary(rt.selectable_fields, namespaced=rt.namespaced)
     return selectable.VOCABULARIES.get((rt.group, rt.version, rt.kind), selectable.DEFAULT)
 
 
@@ -181,10 +162,15 @@ def parse_field_selector(text: str, rt: ResourceType) -> FieldSelector:
 
     StatusError 400 if it is malformed, or names a field that this kind does not offer.
     """
-    parsed = _parsed_fields(text, _vocabulary(rt))
-    if isinstance(parsed, str):
-        raise status.bad_request(parsed)
-    return parsed
+    vocabulary = _vocabulary(rt)
+    try:
+        terms = list(_field_terms(text, vocabulary))
+    except SelectorSyntaxError as error:
+        raise status.bad_request(str(error)) from None
+    for term in terms:
+        if term.field not in vocabulary.names:
+            raise status.bad_request(vocabulary.refusal.replace("%s", term.field))
+    return FieldSelector(term._replace(field=vocabulary.names[term.field]) for term in terms)
 
 
 def check_field_syntax(text: str) -> None:

@@ -15,14 +15,8 @@ from typing import Any, Final, NamedTuple
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, Path, aggregate, invalid_value
 from kubechronicle.api.values import names
-from kubechronicle.api.values.text_cache import cached
 
 Matcher = Callable[[Mapping[str, str]], bool]
-
-PARSED_KEPT: Final = 2048
-LONGEST_KEPT: Final = 4096
-"""Cached parsed selectors, and the characters of the longest. Controllers and kubelets repeat a few selectors; a
-flood of different ones only evicts them."""
 
 
 class SelectorSyntaxError(Exception):
@@ -351,26 +345,21 @@ class _Parser:
         return requirement
 
 
-@cached(PARSED_KEPT, longest=LONGEST_KEPT)
-def _parsed_labels(text: str, path: str) -> LabelSelector | str:
-    try:
-        return LabelSelector(_read(text, Path(path) if path else Path()))
-    except SelectorSyntaxError as error:
-        return str(error)
-
-
 def parse_label_selector(text: str) -> LabelSelector:
     """Return the selector of a ``labelSelector`` parameter. StatusError 400 if it is malformed."""
-    parsed = _parsed_labels(text, "")
-    if isinstance(parsed, str):
-        raise status.bad_request(parsed)
-    return parsed
+    try:
+        return LabelSelector(_read(text, Path()))
+    except SelectorSyntaxError as error:
+        raise status.bad_request(str(error)) from None
 
 
 def label_selector_problem(text: str, path: Path) -> str | None:
     """Return the problem of a label selector in the field ``path``, None if it has none."""
-    parsed = _parsed_labels(text, str(path))
-    return parsed if isinstance(parsed, str) else None
+    try:
+        _read(text, path)
+    except SelectorSyntaxError as error:
+        return str(error)
+    return None
 
 
 _SPEC_OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}

@@ -14,13 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.values.caches import remembered
-
 MOST_VISITS: Final = 200_000
 """Values that the paths of one row may look at; names alone do not count. They take 0.1 s."""
-
-PATHS_KEPT: Final = 1024
-"""The most cached paths: far more than the columns of all custom resources of a large cluster."""
 
 
 class JsonPathError(ValueError):
@@ -80,7 +75,6 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 
-@remembered(PATHS_KEPT)
 def compile_path(text: str) -> Finder:
     """Return a function that yields the values at the path in a document. JsonPathError for an unsupported path."""
     path = text.strip()

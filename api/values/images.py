@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kubechronicle.api.values.text_cache import cached
-
 MAX_PATH: Final = 255
 """The longest path of an image within its registry, in characters."""
 
@@ -41,7 +39,6 @@ def _normalized(image: str) -> str:
     return f"{domain}/{remote}"
 
 
-@cached(4096)
 def tag_of(image: str) -> str:
     """Return the tag of an image: ``latest`` without tag and digest, "" with a digest alone or if it is no name."""
     if _IDENTIFIER.match(image):

@@ -85,7 +85,6 @@ def dns_label(text: str) -> list[str]:
     return problems
 
 
-@cached(1024)
 def _subdomain_ok(text: str) -> bool:
     return len(text) <= SUBDOMAIN_MAX and _subdomain_match(text) is not None
 

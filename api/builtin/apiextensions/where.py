@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from kubechronicle.api.errors.field_errors import MOST_CAUSE_TEXT, MOST_CAUSES, Cause, Path
-from kubechronicle.api.values.text_cache import cached
 
 # -- paths and causes -------------------------------------------------------------------------------------------------
 
@@ -117,7 +116,6 @@ class Patterns:
         return text
 
 
-@cached(1024)
 def _compile(pattern: str) -> tuple[str, int]:
     """Return (the error, the number of instructions)."""
     from kubechronicle.api.cel.operations.patterns import PatternError, compiled

@@ -62,7 +62,6 @@ def is_native(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-@remembered(1024)
 def is_extended(name: str) -> bool:
     """Return whether a resource has a foreign domain, so that nodes or devices define it."""
     if is_native(name) or name.startswith("requests."):
@@ -224,7 +223,6 @@ def requirements(
     return causes
 
 
-@remembered(4096)
 def _is_within(name: str, given: str, limit: str) -> bool:
     return quantity.value_of(given) < quantity.value_of(limit) and overcommits(name)
 

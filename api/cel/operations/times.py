@@ -15,7 +15,6 @@ from typing import Final
 
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.values import INT_MAX, NANOS, Duration, Timestamp
-from kubechronicle.api.values.caches import remembered
 
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 _DAY: Final = 86_400
@@ -139,7 +138,6 @@ def _offset(zone: str) -> datetime.timedelta:
     return datetime.timedelta(minutes=int(hours) * 60 + (-ahead if zone[0] == "-" else ahead))
 
 
-@remembered(128)
 def _zone(name: str) -> zoneinfo.ZoneInfo:
     try:
         return zoneinfo.ZoneInfo(name)
