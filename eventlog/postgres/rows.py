@@ -44,8 +44,10 @@ def storable(text: str) -> str:
 
 def _groups(groups: tuple[str, ...]) -> str:
     """Return an array literal, since arrays of arrays must be rectangular."""
-    quoted = ('"' + storable(group).replace("\\", "\\\\").replace('"', '\\"') + '"' for group in groups)
-    return "{" + ",".join(quoted) + "}"
+    together = "".join(groups)  # one look at all is faster than one at each
+    if not together.isascii() or "\0" in together or "\\" in together or '"' in together:
+        groups = tuple(storable(group).replace("\\", "\\\\").replace('"', '\\"') for group in groups)
+    return '{"' + '","'.join(groups) + '"}' if groups else "{}"
 
 
 def _extra(extra: Mapping[str, tuple[str, ...]]) -> str | None:
