@@ -158,6 +158,10 @@ class FlowControl:
         """Note that requests wait: for seats, or for a later pass of the event loop."""
         self._wanted.set()
 
+    def admits(self, user: str) -> bool:
+        """Tell whether a request of a level without queues begins in this pass of the event loop."""
+        return self._pace.admits(user, perf_counter())
+
     async def turn(self) -> None:
         """Wait for the turn of a long answer: TURNS of them go on in one pass of the event loop."""
         number, given = self._turns_given

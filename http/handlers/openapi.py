@@ -1,7 +1,7 @@
 """/openapi/v2 and /openapi/v3: the documents of api/openapi as JSON and as protobuf, for clients that cache them.
 
 A document is encoded at its first request, once for a registry, in a thread (v2 takes 0.2 s). Its bytes are kept, large
-ones gzipped, since nearly every client accepts that; for others they are decompressed (10 ms for the largest).
+ones gzipped, since nearly every client accepts that; for others a thread decompresses them (10 ms for the largest).
 Headers, redirects and media types are kube-apiserver's (kube-openapi pkg/handler and pkg/handler3). If-None-Match and
 If-Modified-Since work as in Go's http.ServeContent (RFC 9110 §13).
 """
@@ -212,7 +212,7 @@ class Documents:
             document = v3.document(self._registry, path, server_version=self._version, choices=self._choices)
             return json.encode(document) if media_type == JSON else messages.V3.encode(document)
 
-        return _sent(request, headers, await self._document(path, media_type, make))
+        return await _sent(request, headers, await self._document(path, media_type, make))
 
     def _hash(self, path: str) -> str:
         hash_ = self._hashes.get(path)
@@ -236,7 +236,7 @@ class Documents:
             return Response(304, headers[1:])
         if media_type != JSON:
             held = await self._document(V2, media_type, lambda: messages.V2.encode(self._v2()))
-        return _sent(request, headers, held)
+        return await _sent(request, headers, held)
 
     def _make_v2(self) -> bytes:
         body = json.encode(self._v2())
@@ -257,17 +257,18 @@ class Documents:
                 merged = _Merged(digests)
             for wanted in dict.fromkeys((JSON, media_type)):
                 if wanted not in merged.held:
-                    body = await trio.to_thread.run_sync(self._make_merged, remote, wanted)
-                    merged.held[wanted] = await trio.to_thread.run_sync(_compress, body)
+                    held, etag = await trio.to_thread.run_sync(self._make_merged, remote, wanted)
+                    merged.held[wanted] = held
                     if wanted == JSON:
-                        merged.etag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
+                        merged.etag = etag
             self._merged = merged
         headers = [("content-type", media_type), ("etag", merged.etag), VARY, REVALIDATE]
         if request.headers.get("if-none-match") and self._is_fresh(request, merged.etag):
             return Response(304, headers[1:])
-        return _sent(request, headers, merged.held[media_type])
+        return await _sent(request, headers, merged.held[media_type])
 
-    def _make_merged(self, remote: Sequence[RemoteDocument], media_type: str) -> bytes:
+    def _make_merged(self, remote: Sequence[RemoteDocument], media_type: str) -> tuple[_Held, str]:
+        """Return a document and its tag."""
         document = self._v2()
         for each in remote:
             if media_type == JSON or each.encodable:
@@ -275,7 +276,8 @@ class Documents:
                     document = merging.merged(document, json.loads(each.body))
                 except MALFORMED as error:
                     log.warning("/openapi/v2 leaves out a document of another server: %s", error)
-        return json.encode(document) if media_type == JSON else messages.V2.encode(document)
+        body = json.encode(document) if media_type == JSON else messages.V2.encode(document)
+        return _compress(body), f'"{hashlib.sha512(body).hexdigest().upper()}"'
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
@@ -346,9 +348,9 @@ def _compress(body: bytes) -> _Held:
     return _Held(gzip.compress(body, 6, mtime=0), True)
 
 
-def _sent(request: Request, headers: list[tuple[str, str]], held: _Held) -> Response:
+async def _sent(request: Request, headers: list[tuple[str, str]], held: _Held) -> Response:
     if not held.gzipped:
         return Response(200, headers, held.body)
     if takes_gzip(request):
         return Response(200, [*headers, ("content-encoding", "gzip")], held.body)
-    return Response(200, headers, gzip.decompress(held.body))
+    return Response(200, headers, await trio.to_thread.run_sync(gzip.decompress, held.body))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubechronicle.api.flow_control.pace import BUDGET, FIRST_COST, LEAST_COST, MEASURED, MOST_COST, Pace, Part
+from kubechronicle.api.flow_control.pace import BUDGET, FIRST_COST, LEAST_COST, LONG, MEASURED, MOST_COST, Pace, Part
 
 
 def part(pace: Pace, share: float = 0.0) -> Part:
@@ -27,6 +27,17 @@ def test_without_passes_everything_begins() -> None:
     pace.begin_pass(1.0)
     pace.stop()
     assert begun(part(pace)) == 1000
+
+
+def test_a_long_pass_admits_one_request_of_each_user() -> None:
+    pace = Pace()
+    pace.begin_pass(1.0)
+    assert [pace.admits("admin", 1.0 + seconds) for seconds in (0.0, LONG / 2, 2 * LONG)] == [True, True, False]
+    assert [pace.admits("other", 1.0 + 2 * LONG) for _ in range(2)] == [True, False]
+    pace.begin_pass(2.0)
+    assert [pace.admits("admin", 2.0 + 2 * LONG) for _ in range(2)] == [True, False]
+    pace.stop()
+    assert pace.admits("admin", 3.0)
 
 
 def test_a_pass_begins_its_budget() -> None:
