@@ -57,9 +57,14 @@ class AuditRecord(Protocol):
 
 
 class Seats(Protocol):
-    """The seats of a watch in priority and fairness (http/flow_control/filter.py). ``awaited``: a stream ends them."""
+    """The seats of a watch in priority and fairness (http/flow_control/filter.py). ``awaited``: a stream ends them.
+
+    ``turn``: waited for before each part of many initial events, so that such watches share the event loop with others.
+    """
 
     awaited: bool
+
+    async def turn(self) -> None: ...
 
     def end(self) -> None: ...
 

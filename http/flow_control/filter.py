@@ -148,6 +148,9 @@ class Running:
     def of_watch(self) -> bool:
         return bool(self._ticket.about.long_running)
 
+    async def turn(self) -> None:
+        await self._control.turn()
+
     def end(self) -> None:
         if self._open:
             self._open = False

@@ -51,6 +51,8 @@ CHUNK_BYTES = 64 * 1024
 # that a slow client holds only one part in memory.
 INITIAL_PART = 500
 INITIAL_BYTES = 256 * 1024
+# Number of initial events from which a watch waits for its turn before each part of them.
+MANY_INITIAL = 100
 MANY_BYTES = 1024 * 1024  # of the events of a batch, from which their frames are made in a thread
 # Seconds between two attempts to read the log while it is unavailable.
 LOG_RETRY = 1.0
@@ -273,6 +275,8 @@ class WatchStream:
                 size += len(initial[end].json)
                 end += 1
             self._initial_sent = end
+            if self._seats is not None and len(initial) > MANY_INITIAL:
+                await self._seats.turn()
             return await self._encoder.initial(initial[start:end])
         if self._seats is not None:
             self._give_seats_back()
