@@ -10,8 +10,8 @@ requests begin and end in one pass of the loop, so they never take seats at the 
 
 Work is measured in seats. The seconds of a seat are measured from the passes themselves.
 
-Requests of levels without queues, such as those of administrators, begin at once. After LONG seconds of a pass, those of
-a user who has begun one in it go on in a later pass.
+Requests of levels without queues, such as those of administrators, begin at once. After LONG seconds of a pass, a user
+who has begun one in it begins the next one in a later pass.
 """
 
 from __future__ import annotations
