@@ -25,6 +25,7 @@ from typing import Final
 
 from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, may_serve, read_definition
 from kubechronicle.actors.definitions.description import Description
+from kubechronicle.api.custom.rules.durations import RuleMeasures
 from kubechronicle.api.custom.selectable import selectable_fields
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry, Event
@@ -39,12 +40,15 @@ class CurrentRegistry:
     ``definitions``: all definitions by name, also those that are not served.
     """
 
-    def __init__(self, base: Registry, views: Views, description: Description) -> None:
+    def __init__(
+        self, base: Registry, views: Views, description: Description, measures: RuleMeasures | None = None
+    ) -> None:
         self.definitions: Final[dict[str, Definition]] = {}
         self.registry = base
         self._base = base
         self._views = views
         self._description = description
+        self._measures = measures
         self._replaced: dict[str, tuple[ResourceType, ...]] = {}  # the types in ``registry`` of changed definitions
         self._by_group: defaultdict[str, dict[str, Definition]] = defaultdict(dict)
         self._ending: list[Callable[[], None]] = []
@@ -114,7 +118,7 @@ class CurrentRegistry:
         if entry is not None and entry.unreadable:
             return  # it stays as it was last read
         held = self.definitions.get(name)
-        new = read_definition(entry, self._base, held) if entry is not None else None
+        new = read_definition(entry, self._base, held, self._measures) if entry is not None else None
         if new is not None:
             self.definitions[name] = self._by_group[new.group][name] = new
         elif held is not None:

@@ -15,6 +15,7 @@ import msgspec
 import orjson
 
 from kubechronicle.api.builtin.apiextensions.conditions import same_names
+from kubechronicle.api.custom.rules.durations import RuleMeasures
 from kubechronicle.api.custom.served import all_types, has_condition
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -76,17 +77,19 @@ def may_serve(base: Registry, group: str, plural: str) -> bool:
     return not own and not base.known_as(f"{plural}.{group}")
 
 
-def read_definition(entry: Entry, base: Registry, held: Definition | None = None) -> Definition | None:
+def read_definition(
+    entry: Entry, base: Registry, held: Definition | None = None, measures: RuleMeasures | None = None
+) -> Definition | None:
     """Return the definition; None if it is malformed. ``held``: an earlier state, whose types are used again if they
-    serve the same."""
+    serve the same. ``measures``: of its rules."""
     try:
-        return _read(entry, base, held)
+        return _read(entry, base, held, measures)
     except MALFORMED as error:
         log.error("%s is malformed and not served: %r", entry.key.name, error)
         return None
 
 
-def _read(entry: Entry, base: Registry, held: Definition | None) -> Definition:
+def _read(entry: Entry, base: Registry, held: Definition | None, measures: RuleMeasures | None) -> Definition:
     stored = _DECODER.decode(entry.json)
     status = stored.status or _Status()
     accepted, state = status.acceptedNames or {}, {"status": {"conditions": status.conditions}}
@@ -105,7 +108,7 @@ def _read(entry: Entry, base: Registry, held: Definition | None) -> Definition:
         if same and same[0].custom.terminating == has_condition(state, "Terminating"):
             types = same
         else:
-            types = all_types(entry.object(), load=entry.object, size=len(entry.json), like=same)
+            types = all_types(entry.object(), load=entry.object, size=len(entry.json), like=same, measures=measures)
     return Definition(
         name=entry.key.name,
         group=group,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from kubechronicle.api.custom.rules.durations import RuleMeasures
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.registry.registry import ResourceType, Subresource, version_priority
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -30,12 +31,14 @@ def all_types(
     load: Callable[[], Object] | None = None,
     size: int = 0,
     like: Iterable[ResourceType] = (),
+    measures: RuleMeasures | None = None,
 ) -> tuple[ResourceType, ...]:
     """Return the types of all versions, served or not, in the order of the definition, whose names are accepted.
 
     ``load``: returns the definition, freshly decoded. With it, the types hold no reference to ``definition``.
     ``size``: the bytes of the definition.
     ``like``: the types before a change that left spec and accepted names alone. Both share their compiled parts.
+    ``measures``: of their rules.
     """
     former = {rt.version: rt.custom for rt in like}
     spec, accepted = definition["spec"], definition["status"]["acceptedNames"]
@@ -54,6 +57,7 @@ def all_types(
             versions=versions,
             terminating=terminating,
             like=former.get(name),
+            measures=measures,
         )
         types.append(
             ResourceType(

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from kubechronicle.api.custom import strategy as strategies
+from kubechronicle.api.custom.rules.durations import RuleMeasures
 from kubechronicle.api.custom.rules.rules import Rules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
 from kubechronicle.api.custom.types import object_type
@@ -64,6 +65,7 @@ class CustomVersion:
         "generation",
         "group",
         "kind",
+        "measures",
         "name",
         "plural",
         "preserves_unknown",
@@ -87,9 +89,11 @@ class CustomVersion:
         versions: Mapping[str, CustomVersion],
         terminating: bool,
         like: CustomVersion | None = None,
+        measures: RuleMeasures | None = None,
     ) -> None:
         """``version``: one of spec.versions. ``load``: returns the definition, freshly decoded. ``size``: its
-        bytes. ``like``: the same version with the same schema and names, before the definition changed otherwise."""
+        bytes. ``like``: the same version with the same schema and names, before the definition changed otherwise.
+        ``measures``: of its rules."""
         metadata, spec = definition["metadata"], definition["spec"]
         accepted = definition["status"]["acceptedNames"]
         self.name: Final[str] = version["name"]
@@ -107,6 +111,7 @@ class CustomVersion:
         self.selectable_fields: Final = tuple(one["jsonPath"] for one in version.get("selectableFields") or ())
         self.versions: Final = versions
         self.size: Final = size
+        self.measures: Final = measures
         self._load: Final = load
         self._parts: Final[dict[str, Any]] = {} if like is None else like._parts
 
@@ -194,7 +199,7 @@ def _schema(version: CustomVersion) -> CompiledSchema:
 
 
 def _rules(version: CustomVersion) -> Rules:
-    return Rules(version.openapi)
+    return Rules(version.openapi, measures=version.measures)
 
 
 def _marks(_: CustomVersion) -> Marks:

@@ -60,6 +60,7 @@ from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
 from kubechronicle.ops.server.collectors.large_work import LargeWorkCollector
 from kubechronicle.ops.server.collectors.queues import QueueCollector
+from kubechronicle.ops.server.collectors.rules import RuleCollector
 from kubechronicle.ops.server.collectors.server_metrics import readings
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, gated_loops, led
@@ -89,6 +90,7 @@ class _Parts:
     webhooks: WebhookMaker
     authorization: Authorization
     current: CurrentRegistry
+    custom_rules: RuleCollector
     services: ServiceAllocator
     state: State
     store: Store
@@ -184,7 +186,8 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
     outgoing = Outgoing(networks=egress.networks)
     webhooks = WebhookMaker(outgoing)
     authorization = Authorization(plan.authorization, views, webhooks.webhooks, server=plan.server, gates=plan.features)
-    current = CurrentRegistry(plan.registry, views, storage.description)
+    custom_rules = RuleCollector()
+    current = CurrentRegistry(plan.registry, views, storage.description, custom_rules.measures)
     addresses = service_addresses(reads, egress.networks, endpoints_first=plan.aggregator_routing)
     ask = Webhooks(outgoing, addresses)
 
@@ -228,6 +231,7 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
         webhooks=webhooks,
         authorization=authorization,
         current=current,
+        custom_rules=custom_rules,
         services=services,
         state=state,
         store=store,
@@ -337,6 +341,7 @@ def _register_metrics(assembly: Assembly, parts: _Parts, more: Iterable[Collecto
         *more,
         *parts.authorization.collectors(),
         parts.webhooks.metrics,
+        parts.custom_rules,
         AdmissionCollector(parts.state.metrics),
         allocation,
         StorageCollector(

@@ -16,7 +16,7 @@ from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import NONE, OptionalValue
-from kubechronicle.api.custom.rules.durations import COMPILATION, EVALUATION
+from kubechronicle.api.custom.rules.durations import RuleMeasures
 from kubechronicle.api.custom.rules.field_paths import FieldPathError, field_path
 from kubechronicle.api.custom.rules.rule import OLD_SELF, SELF, TYPE_NAME, Rule, Scope
 from kubechronicle.api.custom.rules.stored_items import StoredItems
@@ -92,13 +92,14 @@ class Rules:
 
     __slots__ = ("_root", "_structure", "of_contents", "sees_metadata")
 
-    def __init__(self, schema: Schema, *, resource: bool = True) -> None:
+    def __init__(self, schema: Schema, *, resource: bool = True, measures: RuleMeasures | None = None) -> None:
         """``resource``: values have apiVersion, kind and metadata, even if the schema does not name them.
 
+        ``measures``: measure the rules; None: do not.
         ``of_contents``: the result for an object depends neither on its own metadata nor on the stored object, as long
         as no rule fails. ``sees_metadata``: it may depend on the object's own metadata.
         """
-        self._root = _node(schema, resource=resource)
+        self._root = _node(schema, measures, resource=resource)
         self.sees_metadata = self._root is not None and (bool(self._root.rules) or "metadata" in self._root.fields)
         self.of_contents = self._root is not None and not self.sees_metadata and not _uses_old(self._root)
         self._structure = Node(schema if self._root is not None else {})
@@ -128,10 +129,22 @@ class _Node:
     ``fields``, ``values``, ``items``: the nodes below. A structural schema has no rules below allOf and the like.
     """
 
-    __slots__ = ("_kind", "_uses_old", "_without_nulls", "fields", "items", "of", "rules", "schema", "values")
+    __slots__ = (
+        "_kind",
+        "_measures",
+        "_uses_old",
+        "_without_nulls",
+        "fields",
+        "items",
+        "of",
+        "rules",
+        "schema",
+        "values",
+    )
 
-    def __init__(self, schema: Schema, of: Type | None, rules: list[Rule]) -> None:
+    def __init__(self, schema: Schema, of: Type | None, rules: list[Rule], measures: RuleMeasures | None) -> None:
         self.schema = schema
+        self._measures = measures
         self.of = of
         self.rules = rules
         self.fields: dict[str, _Node] = {}
@@ -146,15 +159,15 @@ class _Node:
         if new is None:
             return
         if self.rules:
-            clock = EVALUATION.clock
-            if clock is None:
+            measures = self._measures
+            if measures is None:
                 self._evaluate_rules(run, path, new, old, place)
             else:
-                began = clock()
+                began = measures.clock()
                 try:
                     self._evaluate_rules(run, path, new, old, place)
                 finally:
-                    EVALUATION.add(clock() - began)
+                    measures.evaluated(measures.clock() - began)
         if type(new) is list:
             self._evaluate_items(run, path, new, old, place)
         elif type(new) is dict:
@@ -258,10 +271,10 @@ class _Node:
         return ("" if "\n" in text or len(text.encode()) > LONGEST_MESSAGE else text), False
 
 
-def _node(schema: Schema, *, resource: bool) -> _Node | None:
+def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _Node | None:
     """Return the node of a schema, None without rules."""
-    items, values = _part(schema.get("items")), _part(schema.get("additionalProperties"))
-    parts = ((name, _part(each)) for name, each in (schema.get("properties") or {}).items())
+    items, values = _part(schema.get("items"), measures), _part(schema.get("additionalProperties"), measures)
+    parts = ((name, _part(each, measures)) for name, each in (schema.get("properties") or {}).items())
     properties = {name: node for name, node in parts if node is not None}
     written = schema.get(RULES)
     if not (items or properties or values or written):
@@ -269,14 +282,13 @@ def _node(schema: Schema, *, resource: bool) -> _Node | None:
     of = schemas.object_type_of(schema, TYPE_NAME, resource=resource)
     rules = []
     if written:
-        clock = COMPILATION.clock
-        began = 0.0 if clock is None else clock()
+        began = 0.0 if measures is None else measures.clock()
         scope = None if of is None else Scope(of, None)
         for rule in written:
             rules.append(Rule(rule.get("rule") or "") if scope is None else scope.compile(rule, _path(rule, schema)))
-        if clock is not None:
-            COMPILATION.add(clock() - began)
-    node = _Node(schema, of, rules)
+        if measures is not None:
+            measures.compiled(measures.clock() - began)
+    node = _Node(schema, of, rules, measures)
     node.items, node.values = items, values
     # Fields that expressions cannot name, for lack of a type, have no rules.
     node.fields = {
@@ -298,8 +310,10 @@ def _uses_old(root: _Node) -> bool:
     return False
 
 
-def _part(schema: Any) -> _Node | None:
-    return _node(schema, resource=bool(schema.get(schemas.EMBEDDED))) if isinstance(schema, Mapping) else None
+def _part(schema: Any, measures: RuleMeasures | None) -> _Node | None:
+    if not isinstance(schema, Mapping):
+        return None
+    return _node(schema, measures, resource=bool(schema.get(schemas.EMBEDDED)))
 
 
 def _path(rule: Mapping[str, Any], schema: Schema) -> str:

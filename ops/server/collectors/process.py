@@ -1,4 +1,4 @@
-"""Metrics of the process and of the program: ``process_*``, ``kubernetes_build_info``, ``version_info``, and rules."""
+"""Metrics of the process and of the program: ``process_*``, ``kubernetes_build_info``, and ``version_info``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from prometheus_client.registry import Collector
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.ops.server.collectors.gates import GateCollector
-from kubechronicle.ops.server.collectors.rules import RuleCollector
 
 _TRAFFIC: Final = Path("/proc/self/net/dev")
 
@@ -25,7 +24,6 @@ def register(registry: CollectorRegistry, version: Mapping[str, str], gates: Fea
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(_Program(version))
-    registry.register(RuleCollector())
     registry.register(_Entries())
     registry.register(GateCollector(gates))
 

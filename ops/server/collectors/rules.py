@@ -1,4 +1,4 @@
-"""Metrics of the rules of custom resources (x-kubernetes-validations), read at each request for /metrics."""
+"""Metrics of the rules of custom resources (x-kubernetes-validations)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from time import perf_counter
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.api.custom.rules.durations import BOUNDS, COMPILATION, EVALUATION
-from kubechronicle.eventlog.histograms import buckets
+from kubechronicle.api.custom.rules.durations import RuleMeasures
+from kubechronicle.eventlog.histograms import Histogram, add_to
 
 
 class RuleCollector(Collector):
-    """The durations of compilation and evaluation, which are measured from now on."""
+    """``measures``: for the registry of custom resources. A value that two threads add at the same time may be lost."""
 
     def __init__(self) -> None:
-        COMPILATION.clock = EVALUATION.clock = perf_counter
+        self._compilation, self._evaluation = Histogram(), Histogram()
+        self.measures = RuleMeasures(perf_counter, self._compilation.add, self._evaluation.add)
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        for name, measured in (("compilation", COMPILATION), ("evaluation", EVALUATION)):
+        for name, measured in (("compilation", self._compilation), ("evaluation", self._evaluation)):
             family = HistogramMetricFamily(f"apiserver_cel_{name}_duration_seconds", f"CEL {name} time in seconds.")
-            family.add_metric((), buckets(BOUNDS, measured.counts), measured.total)
+            add_to(family, (), measured)
             yield family
