@@ -172,15 +172,17 @@ class Reads:
         """Wait as ``wait_consistent`` for all changes on which a write of the resource may rest. Return ``seen``."""
         return await self._consistency.wait()
 
-    async def wait_not_older(self, revision: int, resource: str = "") -> None:
+    async def wait_not_older(self, revision: int, *, cached: bool = True) -> None:
         """Wait until the views hold the revision, at most FRESHNESS_TIMEOUT. StatusError 504: it is in the future.
-        ``resource``: the one to read, for the error."""
+
+        ``cached``: kube-apiserver has a cache for this read.
+        """
         if self._views.applied >= revision:
             return
         try:
             await self._consistency.wait_applied(revision, trio.current_time() + FRESHNESS_TIMEOUT)
         except FutureRevision as error:
-            raise status.too_large_resource_version(revision, error.current, resource) from None
+            raise status.too_large_resource_version(revision, error.current, cached=cached) from None
 
     async def wait_newer(self, revision: int) -> None:
         """Wait until the views hold a newer revision."""
@@ -191,7 +193,7 @@ class Reads:
         if revision is None:
             await self._consistency.wait()
         elif revision:
-            await self.wait_not_older(revision, rt.resource)
+            await self.wait_not_older(revision, cached=_is_cached(rt))
         entry = self._by_resource[rt.resource].get(namespace, name)
         if entry is not None and entry.labels is UNREADABLE:
             return await self.readable(entry)
@@ -271,7 +273,7 @@ class Reads:
         if revision is None:
             await self._consistency.wait()
         elif revision:
-            await self.wait_not_older(revision, rt.resource)
+            await self.wait_not_older(revision, cached=_is_cached(rt))
         if self._views[rt.resource].unreadable:
             await self.check_readable(rt, selection)
         listed = self.listed.get(rt.resource)
@@ -317,13 +319,14 @@ class Reads:
         paging: bool,
     ) -> Listing:
         """List objects as of a revision, after a key. StatusError 410, 504."""
-        await self.wait_not_older(revision, rt.resource)
+        cached = _is_cached(rt) and not selection.names_one(rt.namespaced)
+        await self.wait_not_older(revision, cached=cached)
         try:
             return await self.past.listing(rt, selection, revision, limit=limit, after=after)
         except Compacted:
             raise _expired(selection, after, paging) from None
         except FutureRevision as error:
-            raise status.too_large_resource_version(revision, error.current, rt.resource) from None
+            raise status.too_large_resource_version(revision, error.current, cached=cached) from None
 
     async def watch(
         self,
@@ -342,7 +345,7 @@ class Reads:
         if revision is None:
             await self._consistency.wait()
         elif revision and initial:
-            await self.wait_not_older(revision, rt.resource)
+            await self.wait_not_older(revision, cached=_is_cached(rt))
         if send_initial and self._views[rt.resource].unreadable:
             await self.check_readable(rt, selection)
         entries: Sequence[Entry] = ()
@@ -354,7 +357,7 @@ class Reads:
         ends_with_bookmark = bool(initial) and bookmarks
         watching = Watching(entries, applied, ends_with_bookmark, cursor, selection.matcher())
         if start > self._views.applied:
-            watching.future = partial(self.wait_not_older, start, rt.resource)
+            watching.future = partial(self.wait_not_older, start, cached=_is_cached(rt))
         return watching
 
 
@@ -378,6 +381,11 @@ def watch_scope(rt: ResourceType, selection: Selection) -> WatchScope:
         name=name if name is not None and (selection.namespace or not rt.namespaced) else "",
         field=("spec.nodeName", node) if node else None,
     )
+
+
+def _is_cached(rt: ResourceType) -> bool:
+    """Tell whether kube-apiserver has a cache of the resource."""
+    return rt.resource != "events"
 
 
 def _expired(selection: Selection, after: tuple[str, str] | None, paging: bool) -> status.StatusError:

@@ -298,9 +298,11 @@ TOO_LARGE_RETRY_SECONDS = 1
 """Seconds until a client retries a read of a future revision: this replica lags only a little."""
 
 
-def too_large_resource_version(asked: int, current: int, resource: str = "") -> StatusError:
-    """504: this server has not reached the requested revision. kube-apiserver, whose cache may lag behind its store,
-    suggests a retry; for Events it has no cache."""
+def too_large_resource_version(asked: int, current: int, *, cached: bool = True) -> StatusError:
+    """504: this server has not reached the requested revision.
+
+    ``cached``: kube-apiserver reads it from its cache, which may lag behind its store, and suggests a retry.
+    """
     cause = Cause("ResourceVersionTooLarge", "Too large resource version")
     message = f"Too large resource version: {asked}, current: {current}"
-    return timeout(message, 0 if resource == "events" else TOO_LARGE_RETRY_SECONDS, causes=[cause])
+    return timeout(message, TOO_LARGE_RETRY_SECONDS if cached else 0, causes=[cause])

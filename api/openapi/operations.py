@@ -229,7 +229,7 @@ def _answer(rt: ResourceType, verb: str, definition: str) -> str:
     if verb == "deletecollection" or (verb == "delete" and rt.resource == "namespaces"):
         return STATUS
     if verb == "delete":
-        return definition if strategy_of(rt.resource).returns_deleted else STATUS
+        return definition if strategy_of(rt.resource).answers_deleted(rt.api_version) else STATUS
     return definition
 
 

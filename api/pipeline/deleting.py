@@ -46,7 +46,7 @@ def delete_answer(rt: ResourceType, prepared: Prepared, name: str, *, revision: 
     the deletion, for a removed object.
     """
     gone = prepared.outcome in (Outcome.GONE, Outcome.STORE_THEN_GONE)
-    if gone and not rules_of(rt).returns_deleted:
+    if gone and not rules_of(rt).answers_deleted(rt.api_version):
         uid = prepared.object["metadata"].get("uid", "")
         return status.success(details=status.details_of(rt, name, uid=uid))
     obj = pipeline.to_request_version(rt, prepared.object)

@@ -100,7 +100,8 @@ class Strategy:
     these older API versions.
     ``create_on_update``: an update creates a missing object.
     ``dependents``: the propagation policy of a deletion that names none.
-    ``returns_deleted``: a deletion answers the object instead of a Status.
+    ``returns_deleted``: a deletion answers the object instead of a Status. ``returned_in``: it does at least in these
+    older API versions.
     ``unsafe_deletion``: kube-apiserver can delete an object that it cannot decode.
     ``graceful``: a deletion may have a grace period.
     ``update_checks``: the checks of an update, in their order; each one repeats the problems that it finds.
@@ -138,6 +139,7 @@ class Strategy:
     create_on_update: bool = False
     dependents: str = BACKGROUND
     returns_deleted: bool = False
+    returned_in: tuple[str, ...] = ()
     unsafe_deletion: bool = True
     graceful: bool = False
     update_checks: tuple[Check, ...] = (Check.METADATA_CHANGE, Check.CHANGE, Check.METADATA, Check.OBJECT)
@@ -170,6 +172,10 @@ class Strategy:
     options_in_use: InUse = field(default_factory=lambda: NEVER)
     with_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     without_gates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def answers_deleted(self, api_version: str) -> bool:
+        """Tell whether a deletion in this version answers the object."""
+        return self.returns_deleted or api_version in self.returned_in
 
     def under(self, gates: FeatureGates) -> Strategy:
         """Return the strategy as it is under feature gates."""

@@ -56,9 +56,13 @@ class Step:
         return self.text if self.body is None else json.dumps(self.body, ensure_ascii=False, separators=(",", ":"))
 
     def data(self) -> Any:
-        """Return the body as data, None if it is no YAML."""
+        """Return the body as data, None if it is neither JSON nor YAML."""
+        if self.text is None:
+            return self.body
+        with contextlib.suppress(ValueError):
+            return json.loads(self.text)
         with contextlib.suppress(yaml.YAMLError):
-            return yaml.load(self.text, Loader=yaml.CSafeLoader) if self.text is not None else self.body
+            return yaml.load(self.text, Loader=yaml.CSafeLoader)
         return None
 
     def plain(self) -> dict[str, Any]:

@@ -434,7 +434,6 @@ def test_some_kinds_answer_with_the_deleted_object() -> None:
         "csidrivers",
         "csinodes",
         "deviceclasses",
-        "devicetaintrules",
         "persistentvolumeclaims",
         "persistentvolumes",
         "pods",

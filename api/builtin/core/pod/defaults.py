@@ -14,6 +14,7 @@ from kubechronicle.api.values.objects import Object
 # -- quality of service class -----------------------------------------------------------------------------------------
 
 _QOS_RESOURCES: Final = ("cpu", "memory")
+_PARTS: Final = ("requests", "limits")
 
 
 def qos_class(spec: Object, *, empty_decide: bool = False) -> str:
@@ -23,36 +24,22 @@ def qos_class(spec: Object, *, empty_decide: bool = False) -> str:
     """
     of_pod = spec.get("resources")
     if of_pod is not None and (empty_decide or of_pod.get("requests") or of_pod.get("limits")):
-        sources = [of_pod]
-    else:
-        holders = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-        sources = [holder.get("resources") or {} for holder in holders]
-    requests: dict[str, Decimal] = {}
-    limits: dict[str, Decimal] = {}
-    guaranteed = True
-    for resources in sources:
-        _add_positive(requests, resources.get("requests"))
-        found = _add_positive(limits, resources.get("limits"))
-        guaranteed = guaranteed and found == set(_QOS_RESOURCES)
-    if not requests and not limits:
-        return "BestEffort"
-    if (
-        guaranteed
-        and len(requests) == len(limits)
-        and all(limits.get(name) == value for name, value in requests.items())
-    ):
-        return "Guaranteed"
-    return "Burstable"
+        return _common({_class_of(of_pod)})
+    holders = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return _common({_class_of(holder.get("resources") or {}) for holder in holders})
 
 
-def _add_positive(total: dict[str, Decimal], amounts: Object | None) -> set[str]:
-    found = set()
-    for name, amount in (amounts or {}).items():
-        value = quantity.value_of(amount)
-        if name in _QOS_RESOURCES and value > 0:
-            found.add(name)
-            total[name] = total.get(name, Decimal(0)) + value
-    return found
+def _class_of(resources: Object) -> str:
+    """Return the class by the requests and limits of one holder: equal ones, if any, for each resource."""
+    classes = set()
+    for name in _QOS_RESOURCES:
+        request, limit = (quantity.value_of((resources.get(part) or {}).get(name, "0")) for part in _PARTS)
+        classes.add("Burstable" if request != limit else "Guaranteed" if request else "BestEffort")
+    return _common(classes)
+
+
+def _common(classes: set[str]) -> str:
+    return "Burstable" if len(classes) > 1 else next(iter(classes), "BestEffort")
 
 
 # -- defaults ---------------------------------------------------------------------------------------------------------

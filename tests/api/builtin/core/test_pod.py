@@ -314,6 +314,19 @@ def sized(**resources: Any) -> dict[str, Any]:
             ],
         ),
         (
+            "resize",
+            {"spec": POD},
+            {"spec": container(resources={"limits": {"cpu": "-1"}, "requests": {"cpu": "-1"}})},
+            [
+                ("spec.containers[0].resources.limits[cpu]", 'Invalid value: "-1": must be greater than or equal to 0'),
+                (
+                    "spec.containers[0].resources.requests[cpu]",
+                    'Invalid value: "-1": must be greater than or equal to 0',
+                ),
+                ("spec", 'Invalid value: "BestEffort": Pod QOS Class may not change as a result of resizing'),
+            ],
+        ),
+        (
             "ephemeralcontainers",
             {"spec": POD},
             {"spec": {**POD, "ephemeralContainers": [{"name": "e", "image": "i"}]}},

@@ -87,7 +87,7 @@ async def test_only_an_empty_list_clears_the_claims_in_a_status(autojump_clock: 
 async def test_a_list_of_claims_of_the_node_is_cleared_alike(autojump_clock: MockClock) -> None:
     claims = [{"resourceClaimName": "c", "containers": ["main"], "resources": {"cpu": "1"}}]
     async with open_release({"DRANodeAllocatableResources": True}) as server:
-        await server.post(PODS, pod("p"))
+        await server.post(PODS, _pod(resourceClaims=[{"name": "g", "resourceClaimName": "c"}]))
         name = "nodeAllocatableResourceClaimStatuses"
         answer = await server.ask("PATCH", f"{PODS}/p/status", {"status": {name: claims}}, headers=MERGE)
         assert answer.status == 200, answer.body
