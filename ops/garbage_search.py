@@ -12,7 +12,7 @@ another one come later than that, so that each portion is garbage by itself:
 
 The search hides old tuples and frozensets of texts and the like from the collector, as CPython does with plain tuples:
 they are in no cycle. A key of each stored object is one. Containers above HUGE items are taken to be in use, because
-one look at them would be long.
+one look at them would be long. No request can make such a one (api/codecs/budget.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ NUMBERED: Final = 200
 """Objects that are numbered in a step."""
 PARTS: Final = 61
 """Dicts that the addresses are spread over."""
-HUGE: Final = 50_000
+HUGE: Final = 400_000
+"""Items of a container whose references are read in one step, of 15 ms for so many."""
 _HAS_COLLECTOR: Final = 1 << 14
 """The flag of types whose objects the collector may know (Py_TPFLAGS_HAVE_GC)."""
 _SIZED: Final = (dict, list, tuple, set, frozenset, deque)
@@ -84,6 +85,7 @@ class Search:
         self._counts = array("L", bytes(array("L").itemsize * self.size))
         self._in_use = bytearray(len(objects))
         self._kinds: dict[type, _Kind] = {}
+        self._done = 0  # objects and references in this step
 
     def steps(self) -> Iterator[None]:
         yield from self._number()
@@ -101,21 +103,19 @@ class Search:
 
     def _count(self) -> Iterator[None]:
         """Count the references among the objects. Those of huge containers are not, so their items seem in use."""
-        counts, done = self._counts, 0
+        counts = self._counts
         for each in self._objects:
-            references = self._references(each)
-            for found in self._among(references):
-                counts[found] += 1
+            for piece in self._pieces(each):
+                for found in piece:
+                    counts[found] += 1
+                if self._is_step():
+                    yield
             if self._kind(each).is_fixed and not any(map(self._may_be_tracked, _items(each))):
                 _UNTRACK(each)
-            done += 1 + len(references)
-            if done > STEP:
-                yield
-                done = 0
 
     def _mark(self) -> Iterator[None]:
         """Mark all objects with other references, and those that they reach."""
-        in_use, objects, done = self._in_use, self._objects, 0
+        in_use, objects = self._in_use, self._objects
         reached: list[int] = []
         for number in self._roots():
             if number is None:
@@ -126,15 +126,13 @@ class Search:
             in_use[number] = 1
             reached.append(number)
             while reached:
-                references = self._references(objects[reached.pop()])
-                for found in self._among(references):
-                    if not in_use[found]:
-                        in_use[found] = 1
-                        reached.append(found)
-                done += 1 + len(references)
-                if done > STEP:
-                    yield
-                    done = 0
+                for piece in self._pieces(objects[reached.pop()]):
+                    for found in piece:
+                        if not in_use[found]:
+                            in_use[found] = 1
+                            reached.append(found)
+                    if self._is_step():
+                        yield
 
     def _roots(self) -> Iterator[int | None]:
         """Yield the objects that others than these refer to, and None now and then."""
@@ -155,7 +153,7 @@ class Search:
         """Let the collector decide about all cycles of the suspected objects."""
         portion: list[Any] = []
         found: list[list[int]] = []
-        for cycle in _cycles(self._suspected(), self._suspects_of):
+        for cycle in _cycles(self._suspected(), self._suspects_of, self._is_step):
             if cycle is None:
                 yield
             else:
@@ -172,18 +170,28 @@ class Search:
         self.collected += _collect_portion(portion)
         yield
 
-    def _suspects_of(self, number: int) -> list[int]:
-        """Return the suspected objects that one refers to."""
-        return [each for each in self._among(self._references(self._objects[number])) if not self._in_use[each]]
+    def _suspects_of(self, number: int) -> Iterator[int | None]:
+        """Yield the suspected objects that one refers to, and None after each piece."""
+        for piece in self._pieces(self._objects[number]):
+            yield from (each for each in piece if not self._in_use[each])
+            yield None
 
-    def _among(self, references: list[Any]) -> list[int]:
-        """Return the numbers of those that are among the objects."""
+    def _pieces(self, each: Any) -> Iterator[list[int]]:
+        """Yield the numbers of the old objects that one refers to, in pieces of a step, at least one."""
+        references = [] if self._is_huge(each) else gc.get_referents(each)
         index = self._index
-        found = [index[address // 16 % PARTS].get(address) for address in map(id, references)]
-        return [number for number in found if number is not None]
+        for start in range(0, max(1, len(references)), STEP):
+            piece = references[start : start + STEP]
+            self._done += 1 + len(piece)
+            found = [index[address // 16 % PARTS].get(address) for address in map(id, piece)]
+            yield [number for number in found if number is not None]
 
-    def _references(self, each: Any) -> list[Any]:
-        return [] if self._is_huge(each) else gc.get_referents(each)
+    def _is_step(self) -> bool:
+        """Tell whether so much has been looked at that others should run."""
+        if self._done < STEP:
+            return False
+        self._done = 0
+        return True
 
     def _may_be_tracked(self, each: Any) -> bool:
         """Tell whether an object is in a cycle, or may be some day. Dicts are tracked when they get a container."""
@@ -219,49 +227,55 @@ def _own_references() -> int:
     return sys.getrefcount(probe[number])
 
 
-def _cycles(numbers: Iterable[int], referents: Any) -> Iterator[list[int] | None]:
-    """Yield the members of each cycle of references, after all cycles that it leads to; and None now and then.
+def _cycles(
+    numbers: Iterable[int], referents: Callable[[int], Iterator[int | None]], is_step: Callable[[], bool]
+) -> Iterator[list[int] | None]:
+    """Yield the members of each cycle of references, after all cycles that it leads to; and None after each step.
 
     This is Tarjan's algorithm for strongly connected components, with a stack of its own. A component of one object
-    without a reference to itself is no cycle: it is freed with what refers to it.
+    without a reference to itself is no cycle: it is freed with what refers to it. ``referents``: yields None now and
+    then.
     """
     order: dict[int, int] = {}
     lowest: dict[int, int] = {}
     path: list[int] = []
     on_path: set[int] = set()
-    done = 0
+    of_themselves: set[int] = set()
+    work: list[tuple[int, Iterator[int | None]]] = []
+
+    def begin(number: int) -> None:
+        order[number] = lowest[number] = len(order)
+        path.append(number)
+        on_path.add(number)
+        work.append((number, referents(number)))
+
     for start in numbers:
-        if start in order:
-            continue
-        work: list[tuple[int, list[int]]] = [(start, referents(start))]
-        order[start] = lowest[start] = len(order)
-        path.append(start)
-        on_path.add(start)
+        if start not in order:
+            begin(start)
         while work:
-            done += 1
-            if not done % STEP:
-                yield None
             number, waiting = work[-1]
-            if waiting:
-                following = waiting.pop()
-                if following not in order:
-                    order[following] = lowest[following] = len(order)
-                    path.append(following)
-                    on_path.add(following)
-                    work.append((following, referents(following)))
+            for following in waiting:
+                if following is None:
+                    if is_step():
+                        yield None
+                elif following not in order:
+                    begin(following)
+                    break
                 elif following in on_path:
                     lowest[number] = min(lowest[number], order[following])
-                continue
-            work.pop()
-            if work:
-                lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[number])
-            if lowest[number] == order[number]:
-                members: list[int] = []
-                while not members or members[-1] != number:
-                    members.append(path.pop())
-                    on_path.discard(members[-1])
-                if len(members) > 1 or number in referents(number):
-                    yield members
+                    if following == number:
+                        of_themselves.add(number)
+            else:
+                work.pop()
+                if work:
+                    lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[number])
+                if lowest[number] == order[number]:
+                    members: list[int] = []
+                    while not members or members[-1] != number:
+                        members.append(path.pop())
+                        on_path.discard(members[-1])
+                    if len(members) > 1 or number in of_themselves:
+                        yield members
 
 
 def _collect_portion(portion: list[Any]) -> int:

@@ -118,6 +118,25 @@ def test_items_of_huge_containers_stay_and_those_of_others_do_not(monkeypatch: p
     assert len(huge) == 11
 
 
+def test_the_references_of_a_step_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few objects with many references are as much work as many objects."""
+    monkeypatch.setattr(garbage_search, "STEP", 100)
+    nodes = [Node() for _ in range(10)]
+    for node in nodes:
+        node.others = [node, *([object()] * 5_000)]
+    gc.collect()
+    objects = [*nodes, *(vars(node) for node in nodes), *(node.others for node in nodes)]
+    nodes.clear()
+    del node
+    made = Search(objects)
+    sizes = []
+    for _ in made.steps():
+        sizes.append(made._done)
+    assert made.collected >= 10
+    assert len(sizes) > 2 * 10 * 5_000 / 100
+    assert max(sizes) <= 101
+
+
 def test_fixed_containers_of_texts_are_hidden_and_others_are_not() -> None:
     names = [Name(f"a{number}", "b") for number in range(10)]
     sets = [frozenset({f"a{number}"}) for number in range(10)]
@@ -130,9 +149,13 @@ def test_fixed_containers_of_texts_are_hidden_and_others_are_not() -> None:
 
 @pytest.mark.parametrize("edges", [{0: [1], 1: [0], 2: [0]}, {0: [1], 1: [2], 2: [3], 3: [1, 2]}, {0: [0], 1: [1]}])
 def test_cycles_come_after_those_that_they_lead_to(edges: dict[int, list[int]]) -> None:
-    found = [
-        set(each) for each in garbage_search._cycles(edges, lambda number: list(edges[number])) if each is not None
-    ]
+    def referents(number: int) -> Iterator[int | None]:
+        yield from edges[number]
+        yield None
+
+    cycles = list(garbage_search._cycles(edges, referents, lambda: True))
+    assert cycles.count(None) == len(edges)  # a step ends behind each object here
+    found = [set(each) for each in cycles if each is not None]
     assert found == ([{0, 1}] if 2 in edges and 3 not in edges else [{1, 2, 3}] if 3 in edges else [{0}, {1}])
 
 
