@@ -10,50 +10,47 @@ Source: k8s.io/client-go ``plugin/pkg/client/auth/exec``.
         interactiveMode: Never
 
 The program runs when its credentials are first needed, when they have expired, and after the server has answered 401.
-It gets no standard input. Its time and its output are bounded. All peers with the same user share its credentials.
+Its output is bounded. All peers with the same user share its credentials.
+
+    of a server    it gets no standard input, and has TIMEOUT seconds
+    of a command   it may use the terminal, and its user decides how long
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
+import math
 import os
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from kubechronicle.http.outgoing.remote_server import Issued
+
 VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 MODES: Final = ("Never", "IfAvailable", "Always")
 TIMEOUT: Final = 30.0
-"""Seconds for one run. A webhook gives up earlier if its own time is shorter; the result serves the next request."""
+"""Seconds for one run of a server. A webhook gives up earlier if its own time is shorter; the result serves the next
+request."""
 MAX_OUTPUT: Final = 1 << 20
 """Bytes of its output."""
 RETRY: Final = 5.0
 """Seconds after a failed run until the next one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """A token, or a certificate and its key (PEM), or all three. ``serial``: the number of the run."""
-
-    serial: int = 0
-    token: str = field(default="", repr=False)
-    certificate: bytes | None = None
-    key: bytes | None = field(default=None, repr=False)
-    expires: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """The program and its arguments. ``cluster``: the server that it may be told of."""
+    """The program and its arguments. ``cluster``: the server that it may be told of. ``interactive``: it may use the
+    terminal. ``timeout``: seconds for one run."""
 
     version: str
     program: str
@@ -61,6 +58,8 @@ class Command:
     environment: tuple[tuple[str, str], ...] = ()
     hint: str = ""
     cluster: Mapping[str, Any] | None = None
+    interactive: bool = False
+    timeout: float = TIMEOUT
 
 
 class CredentialPlugin:
@@ -107,11 +106,14 @@ class CredentialPlugin:
         return self._refused or (issued.expires is not None and time.time() >= issued.expires)
 
 
-def plugin_of(found: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]) -> CredentialPlugin:
+def plugin_of(
+    found: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any], *, by_user: bool = False
+) -> CredentialPlugin:
     """Return the plugin of an ``exec`` field. ValueError: it cannot be used.
 
     ``folder``: of the kubeconfig, for a relative path of the program.
     ``cluster``: the server, as provideClusterInfo tells it.
+    ``by_user``: a user runs this program, perhaps on a terminal.
     """
     program, version, mode = (_text(found, name) for name in ("command", "apiVersion", "interactiveMode"))
     if not program:
@@ -124,8 +126,10 @@ def plugin_of(found: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]
         raise ValueError("exec: interactiveMode must be specified")
     if mode and mode not in MODES:
         raise ValueError(f"exec: invalid interactiveMode {mode!r}, must be one of {', '.join(MODES)}")
-    if mode == "Always":
-        raise ValueError("exec: interactiveMode Always needs a terminal, which a server does not have")
+    is_terminal = by_user and sys.stdin is not None and sys.stdin.isatty()
+    if mode == "Always" and not is_terminal:
+        why = "which is not there" if by_user else "which a server does not have"
+        raise ValueError(f"exec: interactiveMode Always needs a terminal, {why}")
     arguments, variables = found.get("args") or [], found.get("env") or []
     if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
         raise ValueError("exec: args must be a list of texts")
@@ -140,20 +144,10 @@ def plugin_of(found: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any]
             environment=tuple((str(each["name"]), str(each.get("value") or "")) for each in variables),
             hint=" ".join(_text(found, "installHint").split()),
             cluster=cluster if found.get("provideClusterInfo") else None,
+            interactive=is_terminal and mode != "Never",
+            timeout=math.inf if by_user else TIMEOUT,
         )
     )
-
-
-def cluster_of(url: str, server_name: str, ca: bytes | None, proxy: str, *, insecure: bool) -> dict[str, Any]:
-    """Return a server as provideClusterInfo tells it."""
-    values: dict[str, Any] = {
-        "server": url,
-        "tls-server-name": server_name,
-        "insecure-skip-tls-verify": insecure,
-        "certificate-authority-data": base64.b64encode(ca).decode() if ca else "",
-        "proxy-url": proxy,
-    }
-    return {name: value for name, value in values.items() if value}
 
 
 def _text(found: Mapping[str, Any], name: str) -> str:
@@ -165,41 +159,42 @@ def _text(found: Mapping[str, Any], name: str) -> str:
 
 def _output(command: Command) -> bytes:
     """Run the program and return its output. ValueError."""
-    spec: dict[str, Any] = {"interactive": False}
+    spec: dict[str, Any] = {"interactive": command.interactive}
     if command.cluster is not None:
         spec["cluster"] = command.cluster
     info = json.dumps({"apiVersion": command.version, "kind": "ExecCredential", "spec": spec})
     try:
         process = subprocess.Popen(
             [command.program, *command.arguments],
-            stdin=subprocess.DEVNULL,
+            stdin=None if command.interactive else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             env=os.environ | dict(command.environment) | {"KUBERNETES_EXEC_INFO": info},
-            start_new_session=True,
+            start_new_session=not command.interactive,  # a new session has no terminal
         )
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"exec: {command.program}: {why}" + (f"; {command.hint}" if command.hint else "")) from None
     try:
-        output = _read_all(process, time.monotonic() + TIMEOUT)
+        output = _read_all(process, command.timeout)
     except ValueError as error:
         raise ValueError(f"exec: {command.program}: {error}") from None
     finally:
-        _end(process)
+        _end(process, command)
     if process.returncode:
         raise ValueError(f"exec: {command.program} failed with exit code {process.returncode}")
     return output
 
 
-def _read_all(process: subprocess.Popen[bytes], end: float) -> bytes:
+def _read_all(process: subprocess.Popen[bytes], timeout: float) -> bytes:
     assert process.stdout is not None, "a pipe"
+    end = time.monotonic() + timeout
     output = bytearray()
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
             left = end - time.monotonic()
-            if left <= 0 or not selector.select(left):
-                raise ValueError(f"it did not end within {TIMEOUT:.0f} seconds")
+            if left <= 0 or not selector.select(None if math.isinf(left) else left):
+                raise ValueError(f"it did not end within {timeout:.0f} seconds")
             chunk = os.read(process.stdout.fileno(), 65536)
             if not chunk:
                 break
@@ -207,19 +202,22 @@ def _read_all(process: subprocess.Popen[bytes], end: float) -> bytes:
             if len(output) > MAX_OUTPUT:
                 raise ValueError(f"it printed more than {MAX_OUTPUT} bytes")
     try:
-        process.wait(max(0.0, end - time.monotonic()))
+        process.wait(None if math.isinf(end) else max(0.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
-        raise ValueError(f"it did not end within {TIMEOUT:.0f} seconds") from None
+        raise ValueError(f"it did not end within {timeout:.0f} seconds") from None
     return bytes(output)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program, and those that it has started, if it still runs."""
+def _end(process: subprocess.Popen[bytes], command: Command) -> None:
+    """End the program if it still runs, and those that it has started in a session of its own."""
     if process.stdout is not None:
         process.stdout.close()
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            if command.interactive:
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

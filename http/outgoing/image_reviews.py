@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import orjson
@@ -50,7 +50,7 @@ class ImageWebhookClient:
         self.default_allow = webhook.default_allow
         self._ttl = {True: webhook.allow_ttl, False: webhook.deny_ttl}
         url = f"{webhook.peer.url}?timeout={TIMEOUT:.0f}s"  # as client-go, which adds its time-out
-        self._client = outgoing.client(replace(webhook.peer, url=url))
+        self._client = outgoing.client(webhook.peer.replaced(url=url))
         self._backoff = Backoff(initial=webhook.retry_backoff)
         self._cache: TtlCache[Verdict] = TtlCache(CACHE_SIZE, clock)
         self._error_log = RateLimitedLog(log, "Failed to ask the image policy webhook")

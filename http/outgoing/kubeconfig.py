@@ -12,14 +12,14 @@ credentials that a program issues (credential_plugins.py). A user with ``auth-pr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 import yaml
 
 from kubechronicle.api.configuration.structuring import Key, StructureError, structure
-from kubechronicle.http.outgoing.credential_plugins import cluster_of, plugin_of
+from kubechronicle.http.outgoing.credential_plugins import plugin_of
 from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer, load_credentials
 
 UNKNOWN_URL: Final = "https://webhook.invalid"
@@ -171,7 +171,7 @@ def read_webhook_users(path: Path) -> WebhookUsers:
 
 def _check(peer: RemoteServer) -> None:
     """See that the files can be used. Programs run at the first request, as in client-go. ValueError."""
-    load_credentials(replace(peer, plugin=None))
+    load_credentials(peer.replaced(plugin=None))
 
 
 def _config(path: Path) -> Config:
@@ -223,9 +223,8 @@ def _with_user(peer: RemoteServer, name: str, user: User, folder: Path) -> Remot
     if user.exec is not None:
         if not isinstance(user.exec, Mapping):
             raise ValueError(f"user {name!r}: exec must be an object")
-        plugin = plugin_of(user.exec, folder, _cluster(peer))
-    return replace(
-        peer,
+        plugin = plugin_of(user.exec, folder, {} if peer.url == UNKNOWN_URL else peer.as_cluster())
+    return peer.replaced(
         plugin=plugin,
         certificate=_pem("client-certificate", user.client_certificate, user.client_certificate_data, folder),
         key=_pem("client-key", user.client_key, user.client_key_data, folder),
@@ -234,16 +233,6 @@ def _with_user(peer: RemoteServer, name: str, user: User, folder: Path) -> Remot
         username=user.username,
         password=user.password,
     )
-
-
-def _cluster(peer: RemoteServer) -> Mapping[str, Any]:
-    if peer.url == UNKNOWN_URL:
-        return {}
-    try:
-        ca = peer.ca.read_bytes() if isinstance(peer.ca, Path) else peer.ca
-    except OSError as error:
-        raise ValueError(f"cannot read the certificate authorities in {error.filename}: {error.strerror}") from None
-    return cluster_of(peer.url, peer.server_name, ca, peer.proxy_url, insecure=peer.insecure)
 
 
 class _Named(Protocol):

@@ -1,7 +1,9 @@
-"""A server that this one sends HTTPS requests to: its address, its authorities, and our credentials.
+"""A server that this program sends requests to: its address, its authorities, and our credentials.
 
-Certificates, keys and tokens are bytes or files. Files are checked before each request (a few stats) and read again
-when they have changed. If one becomes unusable, the former credentials stay.
+Certificates, keys and tokens are bytes or files. The server checks files before each request (a few stats), and reads
+them again when they have changed. If one becomes unusable, the former credentials stay.
+
+The client of `kubectl chronicle` uses this module, too. So it imports little: a command should start at once.
 """
 
 from __future__ import annotations
@@ -9,20 +11,51 @@ from __future__ import annotations
 import base64
 import os
 import ssl
-import tempfile
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult, urlsplit
-
-from kubechronicle.http.outgoing.credential_plugins import CredentialPlugin
 
 Pem = bytes | Path | None
 """PEM itself, the file that holds it, or nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued(NamedTuple):
+    """Credentials of a program: a token, or a certificate and its key (PEM), or all three.
+
+    ``serial``: the number of the run. ``expires``: in seconds since 1970.
+    """
+
+    serial: int = 0
+    token: str = ""
+    certificate: bytes | None = None
+    key: bytes | None = None
+    expires: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Issued {self.serial}>"
+
+
+class Program(Protocol):
+    """A program that issues credentials (credential_plugins.py)."""
+
+    def stamp(self) -> tuple[object, ...]:
+        """Return a value that differs once other credentials should be asked for."""
+        ...
+
+    def refused(self, serial: int) -> None:
+        """Note that the server has answered 401 to credentials."""
+        ...
+
+    def credentials(self) -> Issued:
+        """Return valid credentials. Blocks. ValueError: it issues none."""
+        ...
+
+
 class RemoteServer:
-    """One server. Raises ValueError for fields that exclude each other; the files are checked by ``load_credentials``.
+    """One server. Its text has no secrets. Raises ValueError for fields that exclude each other; the files are checked
+    by ``load_credentials``. It never changes.
 
     ``ca``: its authorities, None for those of the system
     ``certificate``, ``key``: our client certificate, both or neither
@@ -34,21 +67,56 @@ class RemoteServer:
     ``plugin``: the program that issues our credentials, in place of all others
     """
 
-    url: str
-    ca: Pem = None
-    certificate: Pem = None
-    key: Pem = field(default=None, repr=False)
-    token: str = field(default="", repr=False)
-    token_file: Path | None = None
-    username: str = ""
-    password: str = field(default="", repr=False)
-    server_name: str = ""
-    insecure: bool = False
-    proxy_url: str = field(default="", repr=False)
-    http_allowed: bool = False
-    plugin: CredentialPlugin | None = None
+    def __init__(
+        self,
+        *,
+        url: str,
+        ca: Pem = None,
+        certificate: Pem = None,
+        key: Pem = None,
+        token: str = "",
+        token_file: Path | None = None,
+        username: str = "",
+        password: str = "",
+        server_name: str = "",
+        insecure: bool = False,
+        proxy_url: str = "",
+        http_allowed: bool = False,
+        plugin: Program | None = None,
+    ) -> None:
+        self.url, self.ca, self.certificate, self.key = url, ca, certificate, key
+        self.token, self.token_file, self.username, self.password = token, token_file, username, password
+        self.server_name, self.insecure, self.proxy_url = server_name, insecure, proxy_url
+        self.http_allowed, self.plugin = http_allowed, plugin
+        self._check()
 
-    def __post_init__(self) -> None:
+    def replaced(self, **changes: Any) -> RemoteServer:
+        """Return a server with other values. Raises ValueError."""
+        return RemoteServer(**{**vars(self), **changes})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemoteServer) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"<RemoteServer {urlsplit(self.url).hostname}>"
+
+    def as_cluster(self) -> dict[str, Any]:
+        """Return the server as a kubeconfig has it (ExecCredential's ``spec.cluster``). ValueError: its authorities
+        cannot be read."""
+        ca = b"" if self.ca is None else _pem(self.ca, "certificate authorities")
+        values: dict[str, Any] = {
+            "server": self.url,
+            "tls-server-name": self.server_name,
+            "insecure-skip-tls-verify": self.insecure,
+            "certificate-authority-data": base64.b64encode(ca).decode(),
+            "proxy-url": self.proxy_url,
+        }
+        return {name: value for name, value in values.items() if value}
+
+    def _check(self) -> None:
         scheme = _parsed(self.url, "the server's URL", {"https", "http"}).scheme
         if scheme == "http" and not self.http_allowed:
             raise ValueError(f"the server's URL must begin with https://, got {self.url}")
@@ -91,8 +159,7 @@ def _stamp(file: Path) -> tuple[int, int, int]:
     return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(NamedTuple):
     """The loaded files of a server.
 
     ``authorization``: the header field, "" for none.
@@ -101,16 +168,19 @@ class Credentials:
 
     context: ssl.SSLContext
     proxy_context: ssl.SSLContext | None
-    authorization: str = field(repr=False)
+    authorization: str
     serial: int = 0
+
+    def __repr__(self) -> str:
+        return "<Credentials>"
 
 
 def load_credentials(peer: RemoteServer) -> Credentials:
     """Read the files, and run the program that issues credentials. Blocks. Raises ValueError, in one line."""
     if peer.plugin is not None:
         issued = peer.plugin.credentials()
-        given = replace(peer, plugin=None, token=issued.token, certificate=issued.certificate, key=issued.key)
-        return replace(load_credentials(given), serial=issued.serial)
+        given = peer.replaced(plugin=None, token=issued.token, certificate=issued.certificate, key=issued.key)
+        return load_credentials(given)._replace(serial=issued.serial)
     proxy_context = _context(peer) if peer.proxy_url.startswith("https:") else None
     return Credentials(_context(peer), proxy_context, _authorization(peer))
 
@@ -155,16 +225,32 @@ def _context(peer: RemoteServer) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes | Path, key: bytes | Path) -> None:
-    pair = _pem(certificate, "client certificate") + b"\n" + _pem(key, "client key")
-    # OpenSSL reads certificates only from files. This one is readable by its owner only, and removed at once.
-    with tempfile.NamedTemporaryFile(prefix="kubechronicle-") as file:
-        file.write(pair)
-        file.flush()
+    with _file_of(_pem(certificate, "client certificate") + b"\n" + _pem(key, "client key")) as file:
         try:
-            context.load_cert_chain(file.name, password=_no_password)
+            context.load_cert_chain(file, password=_no_password)
         except (ssl.SSLError, ValueError, OSError) as error:
             both = f"{_shown(certificate)} and {_shown(key)}"
             raise ValueError(f"{both} are no client certificate (PEM) and its key: {_why(error)}") from None
+
+
+@contextmanager
+def _file_of(content: bytes) -> Iterator[str]:
+    """Provide the name of a file with this content: OpenSSL reads certificates only from files.
+
+    On Linux it is in memory. Elsewhere only its owner can read it, and it is removed at once.
+    """
+    if not hasattr(os, "memfd_create"):
+        from tempfile import NamedTemporaryFile
+
+        with NamedTemporaryFile(prefix="kubechronicle-") as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+        return
+    with open(os.memfd_create("kubechronicle"), "wb") as memory:
+        memory.write(content)
+        memory.flush()
+        yield f"/proc/self/fd/{memory.fileno()}"
 
 
 def _no_password() -> str:

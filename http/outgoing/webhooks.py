@@ -14,7 +14,6 @@ import math
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -152,7 +151,7 @@ class Webhooks:
                 user = self._users.of(address.server_name, address.service[2])
             else:
                 user = self._users.of(parts.hostname or "", parts.port or HTTPS)
-            peer = replace(user, url=address.origin, ca=ca, server_name=address.server_name)
+            peer = user.replaced(url=address.origin, ca=ca, server_name=address.server_name)
         except (ValueError, binascii.Error) as error:
             raise WebhookError(str(error)) from None
         network = Network.CONTROL_PLANE if address.service is None else Network.CLUSTER

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubechronicle.api.codecs import plain_yaml
-from kubechronicle.ops.client.server import Pem, Server
+from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer
 from kubechronicle.ops.errors import OperatorError
 
 Document = dict[str, Any]
@@ -36,23 +36,17 @@ class Target:
     """The server of the current context, the namespace, and the user.
 
     ``headers``: the impersonation headers
-    ``plugin``: the user's ``exec`` entry, None without one
-    ``cluster``: the cluster entry, for the plugin
     ``document``: returns all files merged, for kubectl, with absolute paths
     """
 
     def __init__(
         self,
-        server: Server,
+        server: RemoteServer,
         namespace: str,
         headers: tuple[tuple[str, str], ...],
         document: Callable[[], Document],
-        *,
-        plugin: Mapping[str, Any] | None = None,
-        cluster: Mapping[str, Any] | None = None,
     ) -> None:
-        self.server, self.namespace, self.headers = server, namespace, headers
-        self.document, self.plugin, self.cluster = document, plugin, cluster or {}
+        self.server, self.namespace, self.headers, self.document = server, namespace, headers, document
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -185,20 +179,24 @@ def _target(document: Document, arguments: argparse.Namespace) -> Target | None:
     plugin = user.get("exec")
     if plugin is not None and not isinstance(plugin, dict):
         raise ValueError(f"user {user_name!r}: exec must be a mapping")
+    found = _server(cluster, user, server)
+    if plugin is not None:
+        from kubechronicle.http.outgoing.credential_plugins import plugin_of  # few kubeconfigs have one
+
+        found = found.replaced(plugin=plugin_of(plugin, Path(), found.as_cluster(), by_user=True))
     return Target(
-        _server(cluster, user, server),
+        found,
         arguments.namespace or _text(context, "namespace") or "default",
         _impersonation(user, arguments),
         partial(_document_for_kubectl, document, arguments, cluster, user),
-        plugin=plugin,
-        cluster=cluster,
     )
 
 
-def _server(cluster: Mapping[str, Any], user: Mapping[str, Any], server: str) -> Server:
+def _server(cluster: Mapping[str, Any], user: Mapping[str, Any], server: str) -> RemoteServer:
     token_file = _text(user, "tokenFile")
-    return Server(
+    return RemoteServer(
         url=server if "://" in server else f"https://{server}",
+        http_allowed=True,
         ca=_pem(cluster, "certificate-authority"),
         certificate=_pem(user, "client-certificate"),
         key=_pem(user, "client-key"),
@@ -260,7 +258,7 @@ def _pod(environment: Mapping[str, str], arguments: argparse.Namespace) -> Targe
     cluster = {"server": url, "certificate-authority": str(ca)}
     document = partial(_document_for_kubectl, {}, arguments, cluster, {"tokenFile": str(token)})
     headers = _impersonation({}, arguments)
-    return Target(Server(url=url, ca=ca, token_file=token), namespace or "default", headers, document)
+    return Target(RemoteServer(url=url, ca=ca, token_file=token), namespace or "default", headers, document)
 
 
 def _proxy(url: str) -> str:

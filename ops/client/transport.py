@@ -16,8 +16,8 @@ from contextlib import ExitStack, closing, suppress
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from kubechronicle.http.outgoing.remote_server import Credentials, load_credentials
 from kubechronicle.ops.client.connection import PORTS, Address, Connection, Disconnected, HttpError, Response
-from kubechronicle.ops.client.credentials import Credentials, load_credentials
 from kubechronicle.ops.client.kubeconfig import HOW_TO_NAME, Target
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.version import program_version
@@ -71,7 +71,7 @@ class HttpTransport:
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         for attempt in range(TRIES):
             reply = self._send_once(method, path, headers, body)
-            if reply.status == 401 and self._target.plugin is not None and not attempt:
+            if reply.status == 401 and self._target.server.plugin is not None and not attempt:
                 self._drop_credentials()  # those of the plugin may have expired
                 continue
             wait = reply.headers.get("retry-after", "")
@@ -149,22 +149,17 @@ class HttpTransport:
     def _load_credentials(self) -> Credentials:
         with self._lock:
             if self._credentials is None:
-                server = self._target.server
-                if self._target.plugin is not None:
-                    from kubechronicle.ops.client import credential_plugins
-
-                    issued = credential_plugins.run(self._target.plugin, self._target.cluster)
-                    server = server.replaced(token=issued.token)
-                    if issued.certificate:
-                        server = server.replaced(certificate=issued.certificate, key=issued.key)
                 try:
-                    self._credentials = load_credentials(server)
+                    self._credentials = load_credentials(self._target.server)
                 except ValueError as error:
                     raise OperatorError(f"kubeconfig: {error}") from None
             return self._credentials
 
     def _drop_credentials(self) -> None:
         with self._lock:
+            plugin = self._target.server.plugin
+            if plugin is not None and self._credentials is not None:
+                plugin.refused(self._credentials.serial)
             self._credentials = None
         if (idle := getattr(self._local, "connection", None)) is not None:
             idle.close()

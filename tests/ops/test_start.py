@@ -28,7 +28,7 @@ LATE = {
     "kubechronicle.api.registry.registry",
     "kubechronicle.api.registry.resources",
     "kubechronicle.api.values.names",
-    "kubechronicle.ops.client.credential_plugins",
+    "kubechronicle.http.outgoing.credential_plugins",
     "kubechronicle.ops.reporting",
     "kubechronicle.ops.settings.settings",
     "logging",

@@ -90,9 +90,7 @@ def _of_cluster(target: kubeconfig.Target) -> kubeconfig.Target:
     for entry in document.get("clusters") or ():
         if isinstance(cluster := entry.get("cluster"), dict) and isinstance(cluster.get("server"), str):
             cluster["server"] = _without_prefix(cluster["server"])
-    return kubeconfig.Target(
-        server, target.namespace, target.headers, lambda: document, plugin=target.plugin, cluster=target.cluster
-    )
+    return kubeconfig.Target(server, target.namespace, target.headers, lambda: document)
 
 
 def _without_prefix(url: str) -> str:

@@ -6,7 +6,6 @@ import base64
 import os
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,18 +122,18 @@ async def test_untrusted_servers_get_no_request(wire: Any, outgoing: Outgoing, a
     server = await wire(app)
     peer = peer_of(server)
     strangers = [
-        replace(peer, ca=type(authority)(tmp_path, "stranger").file),
-        replace(peer, ca=None),  # trusts the authorities of the system
-        replace(peer, url=f"https://127.0.0.1:{server.server.port}/"),  # the certificate is for localhost
-        replace(peer, server_name="elsewhere.example"),
+        peer.replaced(ca=type(authority)(tmp_path, "stranger").file),
+        peer.replaced(ca=None),  # trusts the authorities of the system
+        peer.replaced(url=f"https://127.0.0.1:{server.server.port}/"),  # the certificate is for localhost
+        peer.replaced(server_name="elsewhere.example"),
     ]
     for each in strangers:
         error = await failing(outgoing.client(each).ask())
         assert "failed to verify certificate" in str(error)
         assert not error.transient
     assert not app.requests
-    named = replace(peer, url=f"https://127.0.0.1:{server.server.port}/", server_name="localhost")
-    unseen = replace(peer, url=f"https://127.0.0.1:{server.server.port}/", ca=None, insecure=True)
+    named = peer.replaced(url=f"https://127.0.0.1:{server.server.port}/", server_name="localhost")
+    unseen = peer.replaced(url=f"https://127.0.0.1:{server.server.port}/", ca=None, insecure=True)
     for each in (named, unseen):
         assert (await outgoing.client(each).ask()).status == 200
 

@@ -15,7 +15,8 @@ import yaml
 from in_process import ADMIN
 from server_in_thread import InThread, Running
 
-from kubechronicle.ops.client import credential_plugins, kubeconfig
+from kubechronicle.http.outgoing.remote_server import load_credentials
+from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.revision_reader import RevisionQuery, follow, newest_position, scopes_in
 from kubechronicle.ops.client.transport import HttpTransport
@@ -119,8 +120,7 @@ def plugin(tmp_path: Path, status: Any, **more: Any) -> dict[str, Any]:
 def test_credential_plugins(tmp_path: Path) -> None:
     content = document("a", exec=plugin(tmp_path, None, provideClusterInfo=True))
     target = load("--kubeconfig", write(tmp_path / "1", content))
-    assert target.plugin is not None
-    assert credential_plugins.run(target.plugin, target.cluster).token == "token!"
+    assert load_credentials(target.server).authorization == "Bearer token!"
     assert json.loads((tmp_path / "info").read_text()) == {
         "apiVersion": V1,
         "kind": "ExecCredential",
@@ -131,17 +131,17 @@ def test_credential_plugins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "more", "message"),
     [
-        ({"x": "y"}, {}, "issued neither a token nor a certificate with its key"),
-        (None, {"apiVersion": "v9"}, "exec has the apiVersion 'v9'; supported are"),
-        (None, {"command": "/none/x", "installHint": "get\nit"}, "cannot be run: No such file or directory; get it"),
+        ({"x": "y"}, {}, "returned no token or certificate with its key"),
+        (None, {"apiVersion": "v9"}, "exec: invalid apiVersion 'v9', must be one of"),
+        (None, {"command": "/none/x", "installHint": "get\nit"}, "exec: /none/x: No such file or directory; get it"),
         (None, {"args": []}, "failed with exit code 1"),
-        (None, {"command": ""}, "exec has no command"),
+        (None, {"command": ""}, "exec: command must be specified"),
     ],
 )
 def test_plugins_that_fail(tmp_path: Path, status: Any, more: Any, message: str, capfd: Any) -> None:
-    target = load("--kubeconfig", write(tmp_path / "1", document("a", exec=plugin(tmp_path, status, **more))))
+    file = write(tmp_path / "1", document("a", exec=plugin(tmp_path, status, **more)))
     with pytest.raises(OperatorError, match=message):
-        Client(HttpTransport(target)).get("/version")
+        Client(HttpTransport(load("--kubeconfig", file))).get("/version")
 
 
 def test_an_address_without_a_server(tmp_path: Path) -> None:
