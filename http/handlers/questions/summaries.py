@@ -136,13 +136,13 @@ async def _tree(question: Question) -> dict[str, Any]:
 
 
 SUMMARIES: Final[Mapping[str, Callable[[Question], Awaitable[dict[str, Any]]]]] = {
-    "causes": _causes,
     "density": _density,
     "groups": _groups,
     "extent": _extent,
     "incident": _incident,
     "retention": _retention,
     "tree": _tree,
+    "causes": _causes,
 }
 
 
