@@ -4,7 +4,8 @@
     alice gives it back    →    bob has it, and then alice
 
 So a user waits for one request of each other user, however many those have sent. `FairThreads` are threads that are
-shared so. Trio's own limiters serve in the order of arrival: one user could fill them.
+shared so. Trio's own limiters serve in the order of arrival: one user could fill them. A `Lane` has places for
+requests, and a thread for their pieces of work.
 """
 
 from __future__ import annotations
@@ -12,13 +13,27 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final, TypeVar
+from functools import partial
+from math import inf
+from time import thread_time
+from typing import Final, NamedTuple, TypeVar
 
 import trio
+
+from kubechronicle.api.codecs import headroom
+from kubechronicle.api.errors import status
 
 T = TypeVar("T")
 
 SERVED: Final[ContextVar[str]] = ContextVar("the user whose request a task serves", default="")
+
+WAITING: Final = 128
+"""Large requests that wait for a place of a lane; the next one is rejected."""
+
+WAITING_OF_USER: Final = 32
+"""Of these, the requests of one user."""
+
+BUSY: Final = "the server handles too many large requests, please try again later"
 
 
 class FairShare:
@@ -119,3 +134,90 @@ class FairThreads:
             return result
         finally:
             self.share.give_back(user, 1)
+
+
+class LaneStatistics(NamedTuple):
+    """A lane: requests that wait for a place, bytes of the places taken, pieces that wait for the thread, and since the
+    start the seconds of both waits, the pieces done, their seconds of CPU, and the requests rejected."""
+
+    waiting: int
+    taken: int
+    pieces_waiting: int
+    waited: float
+    pieces: int
+    computed: float
+    rejected: int
+
+
+class Piece:
+    """One call in a thread. ``computed``: its seconds of CPU; infinite until it ends."""
+
+    __slots__ = ("computed",)
+
+    def __init__(self) -> None:
+        self.computed = 0.0
+
+
+class _Failure:
+    """The error of a call in a thread, until it is taken.
+
+    Frames of the thread outlive their call: the traceback of the error refers to them. If one of them still had the
+    error, only a garbage collection would free it, with the decoded body in another frame.
+    """
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error: BaseException | None = error
+
+    def take(self) -> BaseException:
+        error, self._error = self._error, None
+        assert error is not None
+        return error
+
+
+class Lane:
+    """The places and the thread of one lane."""
+
+    def __init__(self, room: int) -> None:
+        self.places = FairShare(room)
+        self._thread = FairThreads(1)
+        self._rejected = self._pieces = 0
+        self._computed = 0.0
+
+    def statistics(self) -> LaneStatistics:
+        places, thread = self.places, self._thread.share
+        waited = places.waited + thread.waited
+        return LaneStatistics(
+            places.waiting, places.taken, thread.waiting, waited, self._pieces, self._computed, self._rejected
+        )
+
+    async def take_place(self, user: str, size: int) -> None:
+        """Wait for a place of this size. StatusError 429: too many wait already."""
+        if self.places.waiting >= WAITING or self.places.waiting_of(user) >= WAITING_OF_USER:
+            self._rejected += 1
+            raise status.too_many_requests(BUSY)
+        await self.places.take(user, size)
+
+    async def run(self, user: str, piece: Piece, function: Callable[..., T], *arguments: object) -> T:
+        """Call the function in the thread, when it is the user's turn. A cancelled request does not wait for its end,
+        but the thread takes no other work until then."""
+        computed = partial(self._compute, piece, function, *arguments)
+        result: T | _Failure = await self._thread.run(computed, user=user, abandons=True)
+        if isinstance(result, _Failure):
+            raise result.take()
+        return result
+
+    def _compute(self, piece: Piece, function: Callable[..., T], *arguments: object) -> T | _Failure:
+        """Call a function if there is memory. MemoryError otherwise: encoders crash without, and others may have taken
+        it while the function waited for the thread."""
+        piece.computed, began = inf, thread_time()
+        try:
+            headroom.require(headroom.MARGIN)
+            return function(*arguments)
+        except BaseException as error:
+            return _Failure(error)
+        finally:
+            piece.computed = thread_time() - began
+            self._pieces += 1
+            self._computed += piece.computed

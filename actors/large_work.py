@@ -38,7 +38,7 @@ from contextvars import Token
 from functools import partial
 from math import inf
 from time import thread_time
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 import trio
@@ -50,8 +50,7 @@ from kubechronicle.actors.external_answers import (
     end_remembering,
     resolve_until,
 )
-from kubechronicle.actors.fair_share import FairShare, FairThreads
-from kubechronicle.api.codecs import headroom
+from kubechronicle.actors.fair_share import BUSY, Lane, LaneStatistics, Piece
 from kubechronicle.api.errors import status
 from kubechronicle.api.values.allowance import ALLOWANCE, Allowance
 from kubechronicle.api.values.caches import kept_in_order
@@ -93,43 +92,22 @@ LONG: Final = 0.5
 """Seconds of CPU in the short lane's thread, after which the user's work goes through the long lane for SLOW_FOR
 seconds."""
 
-WAITING: Final = 128
-"""Large requests that wait for a place of a lane; the next one is rejected."""
-
-WAITING_OF_USER: Final = 32
-"""Of these, the requests of one user."""
-
 HELD_BYTES: Final = 256 * 1024 * 1024
 """Bytes of large bodies in memory: read partly or wholly, and not answered yet."""
 
 HELD_BY_USER: Final = HELD_BYTES // 2
 """Of these, the bytes of one user."""
 
-BUSY: Final = "the server handles too many large requests, please try again later"
-
 _NEVER: Final = (0.0, 0)
 
 T = TypeVar("T")
-
-
-class LargeStatistics(NamedTuple):
-    """A lane: requests that wait for a place, bytes of the places taken, pieces that wait for the thread, and since the
-    start the seconds of both waits, the pieces done, their seconds of CPU, and the requests rejected."""
-
-    waiting: int
-    taken: int
-    pieces_waiting: int
-    waited: float
-    pieces: int
-    computed: float
-    rejected: int
 
 
 class LargeWork:
     """The lanes of a process; see the head of this file."""
 
     def __init__(self) -> None:
-        self._short, self._long = _Lane(SHORT_ROOM), _Lane(ROOM)
+        self._short, self._long = Lane(SHORT_ROOM), Lane(ROOM)
         self._held: dict[str, int] = {}  # bytes of bodies, by user
         self._held_bytes = 0
         # Until when work counts as slow, and how often it was, by user; the first to end is the first.
@@ -146,10 +124,10 @@ class LargeWork:
         return not (self._held_bytes or any(lane.places.busy for lane in self.lanes.values()))
 
     @property
-    def lanes(self) -> dict[str, _Lane]:
+    def lanes(self) -> dict[str, Lane]:
         return {"short": self._short, "long": self._long}
 
-    def statistics(self) -> dict[str, LargeStatistics]:
+    def statistics(self) -> dict[str, LaneStatistics]:
         """Return the statistics of each lane."""
         return {name: lane.statistics() for name, lane in self.lanes.items()}
 
@@ -167,7 +145,7 @@ class LargeWork:
         if not self._held[user]:
             del self._held[user]
 
-    def lane(self, user: str, size: int) -> _Lane:
+    def lane(self, user: str, size: int) -> Lane:
         """Return the lane for an input of this size."""
         if size <= SHORT and not (self._long_users and self._is_long(user)):
             return self._short
@@ -199,7 +177,7 @@ class LargeWork:
 
     async def in_thread(self, user: str, size: int, function: Callable[..., T], *arguments: object) -> T:
         """Call the function in the thread of a lane. Note the user if it takes long in the short one."""
-        lane, piece = self.lane(user, size), _Piece()
+        lane, piece = self.lane(user, size), Piece()
         try:
             return await lane.run(user, piece, function, *arguments)
         finally:
@@ -208,80 +186,6 @@ class LargeWork:
                 self._long_users.move_to_end(user)
                 if len(self._long_users) > LONG_USERS:
                     self._long_users.popitem(last=False)
-
-
-class _Piece:
-    """One call in a thread. ``computed``: its seconds of CPU; infinite until it ends."""
-
-    __slots__ = ("computed",)
-
-    def __init__(self) -> None:
-        self.computed = 0.0
-
-
-class _Failure:
-    """The error of a call in a thread, until it is taken.
-
-    Frames of the thread outlive their call: the traceback of the error refers to them. If one of them still had the
-    error, only a garbage collection would free it, with the decoded body in another frame.
-    """
-
-    __slots__ = ("_error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self._error: BaseException | None = error
-
-    def take(self) -> BaseException:
-        error, self._error = self._error, None
-        assert error is not None
-        return error
-
-
-class _Lane:
-    """The places and the thread of one lane."""
-
-    def __init__(self, room: int) -> None:
-        self.places = FairShare(room)
-        self._thread = FairThreads(1)
-        self._rejected = self._pieces = 0
-        self._computed = 0.0
-
-    def statistics(self) -> LargeStatistics:
-        places, thread = self.places, self._thread.share
-        waited = places.waited + thread.waited
-        return LargeStatistics(
-            places.waiting, places.taken, thread.waiting, waited, self._pieces, self._computed, self._rejected
-        )
-
-    async def take_place(self, user: str, size: int) -> None:
-        """Wait for a place of this size. StatusError 429: too many wait already."""
-        if self.places.waiting >= WAITING or self.places.waiting_of(user) >= WAITING_OF_USER:
-            self._rejected += 1
-            raise status.too_many_requests(BUSY)
-        await self.places.take(user, size)
-
-    async def run(self, user: str, piece: _Piece, function: Callable[..., T], *arguments: object) -> T:
-        """Call the function in the thread, when it is the user's turn. A cancelled request does not wait for its end,
-        but the thread takes no other work until then."""
-        computed = partial(self._compute, piece, function, *arguments)
-        result: T | _Failure = await self._thread.run(computed, user=user, abandons=True)
-        if isinstance(result, _Failure):
-            raise result.take()
-        return result
-
-    def _compute(self, piece: _Piece, function: Callable[..., T], *arguments: object) -> T | _Failure:
-        """Call a function if there is memory. MemoryError otherwise: encoders crash without, and others may have taken
-        it while the function waited for the thread."""
-        piece.computed, began = inf, thread_time()
-        try:
-            headroom.require(headroom.MARGIN)
-            return function(*arguments)
-        except BaseException as error:
-            return _Failure(error)
-        finally:
-            piece.computed = thread_time() - began
-            self._pieces += 1
-            self._computed += piece.computed
 
 
 class Locks(Protocol):
@@ -303,7 +207,7 @@ class Turn(msgspec.Struct, eq=False):
     _user: str
     _place: int = 0  # bytes
     _most: int = 0  # bytes of its largest place, which it keeps when it has paused
-    _lane: _Lane | None = None  # of the place
+    _lane: Lane | None = None  # of the place
     _bytes: int = 0
     slow: bool = False
     seconds: float = IN_THREAD
@@ -389,7 +293,7 @@ class Turn(msgspec.Struct, eq=False):
         nothing about the user's own work."""
         if size <= LARGE:
             return function()
-        in_thread = partial(self._work.lane(self._user, size).run, self._user, _Piece())
+        in_thread = partial(self._work.lane(self._user, size).run, self._user, Piece())
         return await run_in_thread(in_thread, self, function)
 
     async def read(self, entry: Entry, look: Callable[[dict[str, Any]], T]) -> T:

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
+from kubechronicle.actors.fair_share import WAITING, WAITING_OF_USER
 from kubechronicle.actors.large_work import (
     HELD_BY_USER,
     HELD_BYTES,
@@ -23,8 +24,6 @@ from kubechronicle.actors.large_work import (
     SLOW,
     SLOW_FOR,
     SLOW_USERS,
-    WAITING,
-    WAITING_OF_USER,
     LargeWork,
     Turn,
 )
