@@ -189,7 +189,7 @@ class LargeWork:
 
 
 class Locks(Protocol):
-    """The locks that a request holds (writing/key_locks.py)."""
+    """The locks that a request holds (writing/write_loop.py)."""
 
     async def take(self) -> None: ...
 

@@ -33,7 +33,7 @@ from kubechronicle.eventlog.errors import (
     unwrapped,
 )
 from kubechronicle.eventlog.log import Claim
-from kubechronicle.eventlog.postgres import clock_sql, connection, rows, sql
+from kubechronicle.eventlog.postgres import clocks, connection, rows, sql
 from kubechronicle.eventlog.postgres.branch_rows import BranchRows
 from kubechronicle.eventlog.postgres.listener import Listener
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND
@@ -142,13 +142,13 @@ class PostgresLog(StandbyReads, MaintainedLog):
             if alone:
                 # On this connection: Postgres may have no other one left.
                 retention_class = await self._class_of(batch.transactions[0].changes[0].key.resource, session)
-                statement, arguments = clock_sql.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
+                statement, arguments = clocks.APPEND_CHANGE, rows.change_arguments(batch, retention_class)
             else:
-                statement, arguments = clock_sql.APPEND, rows.batch_arguments(batch)
+                statement, arguments = clocks.APPEND, rows.batch_arguments(batch)
                 if (joined := rows.joined_arguments(arguments)) is not None:
-                    statement, arguments = clock_sql.APPEND_JOINED, joined
+                    statement, arguments = clocks.APPEND_JOINED, joined
             if self._pooled:
-                statement = clock_sql.POOLED[statement]
+                statement = clocks.POOLED[statement]
             try:
                 result = await session.fetch_uninterrupted(
                     statement,

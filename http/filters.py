@@ -36,8 +36,7 @@ from kubechronicle.http.authorization.decision import AuthorizationChain, Decisi
 from kubechronicle.http.context import Context, Step, authorized_as
 from kubechronicle.http.edge import EdgeSettings
 from kubechronicle.http.flow_control.control import FlowControl
-from kubechronicle.http.flow_control.filter import with_seats
-from kubechronicle.http.flow_control.fixed_limits import with_limits
+from kubechronicle.http.flow_control.filter import with_limits, with_seats
 from kubechronicle.http.flow_control.measures import READS, WRITES
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.measured import measured
@@ -47,10 +46,35 @@ from kubechronicle.http.representation.answers import (
     CACHE_CONTROL,
     internal_error_text,
 )
-from kubechronicle.http.timeouts import only_cancelled, seconds_of
 
 if TYPE_CHECKING:
     from kubechronicle.http.tracing.tracing import Tracing
+from kubechronicle.api.values import durations
+
+# -- timeouts ----------------------------------------------------------------------------------------------------------
+#
+# Time-outs of requests: the parameter ?timeout=, and errors that only tell of a cancelled request.
+
+
+def only_cancelled(error: BaseException) -> bool:
+    """Tell whether an error holds nothing but the end of a cancel scope."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)
+
+
+def seconds_of(text: str, limit: float) -> float:
+    """Return the time-out of a request, at most ``limit``."""
+    if not text:
+        return limit
+    try:
+        seconds = durations.parse(text) / durations.SECOND
+    except ValueError as error:
+        raise status.bad_request(f"invalid timeout specified in the request URL - {error}") from None
+    return min(seconds, limit) if seconds > 0 else limit
+
+
+# -- filters -----------------------------------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 

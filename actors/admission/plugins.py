@@ -6,33 +6,42 @@ after DefaultTolerationSeconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
 
-from kubechronicle.actors.admission.always import AlwaysAdmit, AlwaysDeny
 from kubechronicle.actors.admission.certificates import (
     CertificateApproval,
     CertificateSigning,
     CertificateSubjectRestriction,
     ClusterTrustBundleAttest,
 )
-from kubechronicle.actors.admission.chain import MinimalPlugin
+from kubechronicle.actors.admission.chain import (
+    CONNECT,
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionPlugin,
+    Attributes,
+    MinimalPlugin,
+    State,
+    forbidden,
+)
+from kubechronicle.actors.admission.defaults import newest_default
 from kubechronicle.actors.admission.event_rates import EventRateLimit
-from kubechronicle.actors.admission.external_ips import DenyServiceExternalIPs
-from kubechronicle.actors.admission.ingress import DefaultIngressClass
 from kubechronicle.actors.admission.limit_ranger import LimitRanger
-from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
-from kubechronicle.actors.admission.namespaces import NamespaceAutoProvision, NamespaceExists
+from kubechronicle.actors.admission.namespace_lifecycle import (
+    NamespaceAutoProvision,
+    NamespaceExists,
+    NamespaceLifecycle,
+)
 from kubechronicle.actors.admission.node_restriction import NodeRestriction
 from kubechronicle.actors.admission.nodes import DefaultTolerationSeconds, PodTopologyLabels, TaintNodesByCondition
 from kubechronicle.actors.admission.owner_references import OwnerReferencesPermissionEnforcement
 from kubechronicle.actors.admission.pod_security.plugin import PodSecurity
-from kubechronicle.actors.admission.pods.anti_affinity import LimitPodHardAntiAffinityTopology
 from kubechronicle.actors.admission.pods.image_policy import ImagePolicyWebhook
-from kubechronicle.actors.admission.pods.images import AlwaysPullImages
-from kubechronicle.actors.admission.pods.node_selector import PodNodeSelector
 from kubechronicle.actors.admission.pods.tolerations import (
     ExtendedResourceToleration,
+    PodNodeSelector,
     PodTolerationRestriction,
     Tolerations,
 )
@@ -51,8 +60,158 @@ from kubechronicle.actors.admission.storage import (
 )
 from kubechronicle.actors.admission.webhooks.mutating import MutatingAdmissionWebhook
 from kubechronicle.actors.admission.webhooks.validating import ValidatingAdmissionWebhook
+from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.configuration.admission import PluginConfigurations
+from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import not_supported
 from kubechronicle.api.features.gates import FeatureGates
+
+# -- images ------------------------------------------------------------------------------------------------------------
+#
+# AlwaysPullImages: pull the images of new pods at every start, so that nobody uses an image without its credentials
+# (plugin/pkg/admission/alwayspullimages of kube-apiserver). Disabled by default.
+
+ALWAYS: Final = "Always"
+
+
+class AlwaysPullImages(AdmissionPlugin):
+    name = "AlwaysPullImages"
+    resources = frozenset({"pods"})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        for holder, member, _ in _pull_policies(attributes):
+            holder[member] = ALWAYS
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        """Reject another policy, which a later plugin has set. The error is no Status in kube-apiserver: code 500."""
+        messages: dict[str, None] = {}
+        for holder, member, field in _pull_policies(attributes):
+            policy = holder.get(member, "")
+            if policy != ALWAYS:
+                problem = not_supported(field, policy, [ALWAYS])
+                messages[forbidden(attributes, str(problem)).message] = None
+        if messages:
+            found = list(messages)
+            raise status.unknown(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+
+
+def _pull_policies(attributes: Attributes) -> Iterator[tuple[Any, str, str]]:
+    """Yield the holder, member and field path of each pull policy. An update without new images has none."""
+    pod = attributes.object
+    if pod is None or attributes.subresource:
+        return
+    spec = pod.setdefault("spec", {})
+    if attributes.old is not None:
+        old = attributes.before.get("spec") or {}
+        known = {container.get("image", "") for container, _ in containers_of(old, "spec")}
+        if all(container.get("image", "") in known for container, _ in containers_of(spec, "spec")):
+            return
+    for container, field in containers_of(spec, "spec"):
+        yield container, "imagePullPolicy", f"{field}.imagePullPolicy"
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        if volume.get("image") is not None:
+            yield volume["image"], "pullPolicy", f"spec.volumes[{index}].image.pullPolicy"
+
+
+# -- anti affinity -----------------------------------------------------------------------------------------------------
+#
+# LimitPodHardAntiAffinityTopology: allow required anti-affinity of pods within a node only
+# (plugin/pkg/admission/antiaffinity of kube-apiserver). Disabled by default.
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+class LimitPodHardAntiAffinityTopology(AdmissionPlugin):
+    name = "LimitPodHardAntiAffinityTopology"
+    resources = frozenset({"pods"})
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        pod = attributes.object
+        if pod is None or attributes.subresource:
+            return
+        affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("podAntiAffinity") or {}
+        for term in affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+            key = term.get("topologyKey", "")
+            if key != HOSTNAME:
+                why = (
+                    f"affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey {key} but only key {HOSTNAME} "
+                    "is allowed"
+                )
+                raise status.forbidden(attributes.rt, pod["metadata"].get("name", ""), why)
+
+
+# -- ingress -----------------------------------------------------------------------------------------------------------
+#
+# DefaultIngressClass: set the default class of an Ingress that names none, not even by the old annotation
+# (plugin/pkg/admission/network of kube-apiserver).
+
+INGRESS_CLASSES: Final = "ingressclasses.networking.k8s.io"
+DEFAULT_ANNOTATION: Final = "ingressclass.kubernetes.io/is-default-class"
+OLD_ANNOTATION: Final = "kubernetes.io/ingress.class"
+
+
+class DefaultIngressClass(AdmissionPlugin):
+    name = "DefaultIngressClass"
+    resources = frozenset({"ingresses.networking.k8s.io"})
+    operations = frozenset({CREATE})
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        ingress = attributes.object
+        if ingress is None or attributes.subresource:
+            return
+        spec = ingress.setdefault("spec", {})
+        if "ingressClassName" in spec or OLD_ANNOTATION in (ingress["metadata"].get("annotations") or {}):
+            return
+        name = newest_default(state.entries(INGRESS_CLASSES, ""), (DEFAULT_ANNOTATION,))
+        if name:
+            spec["ingressClassName"] = name
+
+
+# -- external ips ------------------------------------------------------------------------------------------------------
+#
+# DenyServiceExternalIPs: reject new external IPs of Services
+# (plugin/pkg/admission/network/denyserviceexternalips of kube-apiserver). Disabled by default.
+
+
+class DenyServiceExternalIPs(AdmissionPlugin):
+    name = "DenyServiceExternalIPs"
+    resources = frozenset({"services"})
+
+    def validate(self, attributes: Attributes, state: State) -> None:
+        service = attributes.object
+        if service is None or attributes.subresource:
+            return
+        wanted = set((service.get("spec") or {}).get("externalIPs") or [])
+        held = attributes.before if wanted else {}
+        if wanted - set((held.get("spec") or {}).get("externalIPs") or []):
+            raise forbidden(attributes, "Use of external IPs is denied by admission control.")
+
+
+# -- always ------------------------------------------------------------------------------------------------------------
+#
+# AlwaysAdmit and AlwaysDeny (plugin/pkg/admission/{admit,deny} of kube-apiserver). Both are deprecated there.
+
+EVERYTHING = frozenset({CREATE, UPDATE, DELETE, CONNECT})
+
+
+class AlwaysAdmit(AdmissionPlugin):
+    """Does nothing."""
+
+    name = "AlwaysAdmit"
+    operations = EVERYTHING
+
+
+class AlwaysDeny(AdmissionPlugin):
+    """Rejects every write, after all other plugins that may change its object."""
+
+    name = "AlwaysDeny"
+    operations = EVERYTHING
+
+    def admit(self, attributes: Attributes, state: State) -> None:
+        raise forbidden(attributes, "admission control is denying all modifications")
+
+
+# -- plugins -----------------------------------------------------------------------------------------------------------
 
 PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     AlwaysAdmit,

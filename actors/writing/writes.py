@@ -39,8 +39,6 @@ from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors
-from kubechronicle.actors.writing.pending_write import PendingWrite
-from kubechronicle.actors.writing.pending_write import Written as Written
 from kubechronicle.actors.writing.preparation import (
     Complete,
     MayCreate,
@@ -48,13 +46,14 @@ from kubechronicle.actors.writing.preparation import (
     Prepare,
     Proposal,
     always_allowed,
+    transaction_of,
 )
-from kubechronicle.actors.writing.requests import creation, deletion, patching, replacement
+from kubechronicle.actors.writing.requests import PendingWrite, creation, deletion, patching, replacement
+from kubechronicle.actors.writing.requests import Written as Written
 from kubechronicle.actors.writing.targets import Caller as Caller
 from kubechronicle.actors.writing.targets import Target as Target
 from kubechronicle.actors.writing.targets import context_of, requested_by
 from kubechronicle.actors.writing.together import Together
-from kubechronicle.actors.writing.transactions import transaction_of
 from kubechronicle.actors.writing.write_loop import IsStale, WriteLoop
 from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.api.errors import status

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.cel import CompileError, Environment, base_environment
 from kubechronicle.api.cel.errors import InstantiationError, Report
-from kubechronicle.api.cel.library import json_patch
+from kubechronicle.api.cel.library import base_libraries
 from kubechronicle.api.cel.library.authorization import AUTHORIZER, RESOURCE_CHECK
 from kubechronicle.api.cel.syntax.ast import Node
 from kubechronicle.api.cel.types import (
@@ -159,7 +159,7 @@ def environment(offer: Offer) -> Environment:
     if offer.authorizer:
         variables |= {"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
     if offer.patches:
-        return base_environment().extend(variables=variables, libraries=(json_patch.LIBRARY,), types=OBJECT_TYPES)
+        return base_environment().extend(variables=variables, libraries=(base_libraries.LIBRARY,), types=OBJECT_TYPES)
     return base_environment().extend(variables=variables)
 
 
@@ -170,7 +170,7 @@ MESSAGE: Final = (STRING,)
 ANNOTATION: Final = (STRING, NULL)
 VARIABLE: Final = (ANY, DYN)
 APPLY_CONFIGURATION: Final = (OBJECT,)
-JSON_PATCHES: Final = (list_of(json_patch.JSON_PATCH),)
+JSON_PATCHES: Final = (list_of(base_libraries.JSON_PATCH),)
 """The result types allowed for each use of an expression."""
 
 

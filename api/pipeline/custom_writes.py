@@ -20,7 +20,7 @@ from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta import metadata, stored_contents
 from kubechronicle.api.meta.encoding import copy_object, is_sortable
 from kubechronicle.api.pipeline import custom_versions, deletion, tracking
-from kubechronicle.api.pipeline.preconditions import check_revision, rejection_of_revision
+from kubechronicle.api.pipeline.validation import check_revision, rejection_of_revision
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.strategy.strategy import keep

@@ -27,7 +27,6 @@ from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import (
     bodies,
-    comparison,
     conversion,
     custom_bodies,
     custom_versions,
@@ -40,8 +39,8 @@ from kubechronicle.api.pipeline import (
     tracking,
     validation,
 )
-from kubechronicle.api.pipeline.preconditions import check_revision, check_uid, rejection_of_revision
 from kubechronicle.api.pipeline.tracking import rules_of
+from kubechronicle.api.pipeline.validation import check_revision, check_uid, rejection_of_revision
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import null_lists, types
 from kubechronicle.api.schema.empties import named, put_back
@@ -208,7 +207,7 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
     if not rt.definition:
         obj.pop("status", None)
         return
-    field = comparison.storage_kind(rt).fields.get("status")
+    field = conversion.storage_kind(rt).fields.get("status")
     if field is None:
         return
     if field.null_stays and isinstance(field.type, types.ObjectType):
@@ -218,7 +217,7 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
 
 
 def _make_null(rt: ResourceType, obj: Object) -> null_lists.Emptied:
-    return null_lists.make_null(obj, comparison.storage_kind(rt)) if rt.definition else []
+    return null_lists.make_null(obj, conversion.storage_kind(rt)) if rt.definition else []
 
 
 def _shown(obj: Object, emptied: null_lists.Emptied) -> Object:
@@ -235,7 +234,7 @@ def _shown(obj: Object, emptied: null_lists.Emptied) -> Object:
 def _default_stored(rt: ResourceType, obj: Object) -> None:
     """Apply defaults after a conversion or hooks, as Kubernetes does at each read from its store."""
     if rt.definition and (strategy_of(rt.resource).defaults_again or not rt.is_storage_version):
-        defaulting.apply(obj, comparison.storage_kind(rt))
+        defaulting.apply(obj, conversion.storage_kind(rt))
 
 
 # -- update -----------------------------------------------------------------------------------------------------------
@@ -314,7 +313,7 @@ def finish_update(
     strategy.canonicalize(new)
     _default_stored(rt, new)
     if ctx.subresource != SCALE:
-        comparison.keep_times(rt, old, new)
+        conversion.keep_times(rt, old, new)
     shown = _shown(new, emptied) if emptied else None
     prepared = _conclude(rt, old, new, expected, warnings)
     return prepared if shown is None else structs.replace(prepared, requested=shown)
@@ -332,7 +331,7 @@ def _prepare_object(
     strategy.prepare_as(rt.api_version, new, old)
     if strategy.drops_last:
         rules.drop(rt.resource, "", new, old)
-    if strategy.generation and comparison.changes_generation(rt, strategy, new, old, ctx):
+    if strategy.generation and conversion.changes_generation(rt, strategy, new, old, ctx):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
@@ -356,7 +355,7 @@ def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warning
     ends = deletion.namespace_is_done(new) if rt.resource == NAMESPACES else deletion.ends_with_update(new, old)
     if ends:
         return Prepared(Outcome.GONE, new, expected, old, warnings)
-    if comparison.unchanged(rt, new, old):
+    if conversion.unchanged(rt, new, old):
         return Prepared(Outcome.UNCHANGED, new, expected, warnings=warnings)
     del meta["resourceVersion"]
     return Prepared(Outcome.STORE, new, expected, warnings=warnings)

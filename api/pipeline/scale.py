@@ -19,7 +19,7 @@ from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Writer
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import bodies, custom_scale, custom_versions, patching, server_side_apply
-from kubechronicle.api.pipeline.preconditions import check_uid
+from kubechronicle.api.pipeline.validation import check_uid
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.types import object_type
 from kubechronicle.api.values.objects import Object

@@ -11,7 +11,7 @@ Invariant: nothing is appended to the main log here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -20,6 +20,7 @@ import trio
 from msgspec.structs import replace
 
 from kubechronicle.eventlog.availability import Availability
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, LogCorrupt, LogError, LogUnavailable, OutcomeUnknown
 from kubechronicle.eventlog.log import Claim, RevisionLog
 from kubechronicle.eventlog.positions import Position, RowIdentity
@@ -42,6 +43,8 @@ from kubechronicle.eventlog.records import (
     Transaction,
     Who,
 )
+from kubechronicle.eventlog.tail import Tail
+from kubechronicle.eventlog.views.views import Views
 
 CHUNK: Final = 500
 
@@ -305,3 +308,35 @@ class BranchLog:
 
 def _no_history() -> LogError:
     return LogError("a branch keeps no history of its own")
+
+
+# -- branch tail -------------------------------------------------------------------------------------------------------
+#
+# BranchTail: the tail of a branch, which loads the base, and then applies the changes of the branch as events.
+
+LoadBase = Callable[[], Awaitable[dict[str, list[Entry]]]]
+"""Return all objects as of the base, by resource."""
+
+
+class BranchTail(Tail):
+    """``log``: of the branch; ``over``: the same, decrypted. ``load_base``: called again after a crash."""
+
+    def __init__(self, log: BranchLog, over: RevisionLog, views: Views, load_base: LoadBase) -> None:
+        super().__init__(over, views)
+        self._of_branch = log
+        self._load_base = load_base
+        self._base: dict[str, list[Entry]] | None = None
+
+    async def prepare(self) -> None:
+        """Load the base before the tail runs, so that its errors reach the caller."""
+        self._base = await self._load_base()
+
+    def end(self) -> None:
+        """End all watches: the branch is closed here. Their clients list again."""
+        self.views.load({}, Head(revision=self.views.applied, compacted=self.views.applied), restart=True)
+
+    async def _read_everything(self) -> tuple[Head, dict[str, list[Entry]]]:
+        base, self._base = self._base, None
+        self._of_branch.reset()
+        head = Head(revision=self._of_branch.base, compacted=self._of_branch.base)
+        return head, await self._load_base() if base is None else base

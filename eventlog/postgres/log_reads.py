@@ -20,12 +20,11 @@ from kubechronicle.eventlog.errors import (
     UnknownMoment,
 )
 from kubechronicle.eventlog.positions import Position, RowIdentity
-from kubechronicle.eventlog.postgres import change_sql, clock_sql, density_sql, group_sql, rows, sql
+from kubechronicle.eventlog.postgres import change_sql, clocks, density_sql, group_sql, rows, sql
 from kubechronicle.eventlog.postgres.bounded_reads import FEW, fetch_bounded
 from kubechronicle.eventlog.postgres.clocks import Clocks
-from kubechronicle.eventlog.postgres.servers import SEEN
+from kubechronicle.eventlog.postgres.servers import SEEN, DatabaseSize
 from kubechronicle.eventlog.postgres.session import Pool, Row, Session
-from kubechronicle.eventlog.postgres.size import DatabaseSize
 from kubechronicle.eventlog.queries import density, groups
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
@@ -215,7 +214,7 @@ class LogReads:
         if isinstance(when, datetime):
             when = min(max(when, _FIRST_TIME), _LAST_TIME)
         arguments = (when, None) if isinstance(when, datetime) else (None, when)
-        answer = (await self._pool.fetch(clock_sql.MOMENT_AT, *arguments, self.clocks.now()))[0]
+        answer = (await self._pool.fetch(clocks.MOMENT_AT, *arguments, self.clocks.now()))[0]
         revision, moment, clock, known = answer
         if moment > clock:
             raise FutureMoment(moment, clock)

@@ -21,7 +21,7 @@ import trio
 from kubechronicle.eventlog.availability import Availability
 from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.errors import Blocked, Diverged, LogError, LogUnavailable, NotSoleAppender
-from kubechronicle.eventlog.postgres import clock_sql, rows
+from kubechronicle.eventlog.postgres import clocks, rows
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.session import ConnectionSilent, LockTimeout, Pool, Row, Session
 from kubechronicle.eventlog.postgres.sqlstates import STATEMENT_TIMEOUT
@@ -221,7 +221,7 @@ class Trials:
             try:
                 await session.execute(BEGIN_TRIAL)
                 await session.fetch(_CLAIMANT, self._token)
-                await session.fetch(clock_sql.APPEND_CHANGE, *arguments)
+                await session.fetch(clocks.APPEND_CHANGE, *arguments)
                 await session.execute(_AS_AT_COMMIT)
             finally:
                 if not session.closed:

@@ -22,18 +22,74 @@ import trio
 
 from kubechronicle.api.registry.api_services import ApiService
 from kubechronicle.http.aggregation.backends import Backends
-from kubechronicle.http.aggregation.upgrades import upgraded
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context
-from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.messages import SWITCHED, Request, Response, Upgrade
 from kubechronicle.http.outgoing.client import AskError
-from kubechronicle.http.proxying.answers import CACHE_CONTROL, HOP_BY_HOP, answer_of, named_by_connection
-from kubechronicle.http.proxying.backend_request import BackendFailed, Drain
+from kubechronicle.http.proxying.answers import CACHE_CONTROL, HOP_BY_HOP, answer_of, named_by_connection, passed_fields
+from kubechronicle.http.proxying.backend_request import BackendFailed, Drain, close_now
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
 from kubechronicle.http.proxying.sending import body_begin, send_request
+from kubechronicle.http.proxying.switching import (
+    SWITCHING_PROTOCOLS,
+    SwitchFailed,
+    pass_through,
+    read_error,
+    require_switch,
+    switch,
+)
 from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
+
+# -- upgrades ----------------------------------------------------------------------------------------------------------
+#
+# Upgraded requests to other servers (WebSockets, SPDY): bytes are copied both ways after the answer 101.
+#
+# An answer that is no upgrade is passed on with its body. Source: apimachinery ``pkg/util/proxy/upgradeaware.go``.
+
+HEAD_TIMEOUT: Final = 60.0
+"""Seconds for the connection and the head of the answer."""
+
+
+async def upgraded(
+    request: Request,
+    upgrade: Upgrade,
+    fields: list[tuple[str, str]],
+    *,
+    backends: Backends,
+    api_service: ApiService,
+    url: str,
+    target: str,
+) -> Response:
+    """Converse with another server on behalf of the client. Raises AskError if there is no answer.
+
+    ``url``: of the other server; ``target``: path and query.
+    """
+    asked = [*fields, ("connection", "Upgrade"), ("upgrade", upgrade.protocol)]
+    try:
+        with trio.fail_after(HEAD_TIMEOUT):
+            server = await backends.server(api_service, url)
+            stream, head = await switch(server, request.method, target, asked)
+    except DialError as error:
+        raise AskError(f"error dialing backend: {error}") from None
+    except SwitchFailed as error:
+        raise AskError(str(error)) from None
+    except trio.TooSlowError:
+        raise AskError("context deadline exceeded") from None
+    try:
+        require_switch(head)
+        if head.status != SWITCHING_PROTOCOLS:
+            return Response(head.status, passed_fields(head.fields), await read_error(stream, head))
+        await pass_through(upgrade, stream, head, draining=request.draining)
+        return SWITCHED
+    except SwitchFailed as error:
+        raise AskError(str(error)) from None
+    finally:
+        close_now(stream)
+
+
+# -- proxy -------------------------------------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import time
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
-from kubechronicle.http.audit.addresses import source_addresses
 from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend
 from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.audit.record import (
@@ -32,8 +32,46 @@ from kubechronicle.http.audit.record import (
 )
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context, authorized_as, shown_uri
-from kubechronicle.http.messages import Request
+from kubechronicle.http.messages import Headers, Request
 from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+#
+# The addresses of a request, for its audit events.
+
+
+def source_addresses(headers: Headers, peer: str) -> list[str]:
+    """Return the addresses of the client and the proxies, as far as they say so; the peer's, which is sure, is last.
+
+    X-Forwarded-For, X-Real-Ip, the peer; without repetitions (SourceIPs of k8s.io/apimachinery ``pkg/util/net``).
+    """
+    forwarded, real = headers.get("x-forwarded-for"), headers.get("x-real-ip")
+    if not forwarded and not real:
+        return [peer] if peer else []
+    found = [address for part in forwarded.split(",") if (address := _address(part))]
+    address = _address(real)
+    if address and address not in found:
+        found.append(address)
+    own = _address(peer)
+    if own and (not found or found[-1] != own):
+        found.append(own)
+    return found
+
+
+def _address(text: str) -> str:
+    """Return an IP address in its usual form, "" for another text. Numbers may begin with zeros."""
+    text = text.strip()
+    if "." in text and ":" not in text:
+        text = ".".join(part.lstrip("0") or "0" if part.isdecimal() else part for part in text.split("."))
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+# -- audit -------------------------------------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 

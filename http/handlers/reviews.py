@@ -21,12 +21,15 @@ from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
+from kubechronicle.api.errors.field_errors import Path
 from kubechronicle.api.meta.options import CreateOptions, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.api.pipeline import comparison, pipeline
+from kubechronicle.api.pipeline import conversion, pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.types import ObjectType
+from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm, field_terms, label_selector_problem
+from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.bearer import bearer_token
 from kubechronicle.http.authentication.interfaces import Identified
@@ -34,12 +37,63 @@ from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Reje
 from kubechronicle.http.authorization.decision import Decision, Rules, Verdict, aggregate
 from kubechronicle.http.authorization.past import PastRights
 from kubechronicle.http.context import Context
-from kubechronicle.http.handlers import review_selectors
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import computed_response
 from kubechronicle.http.handlers.write_request import WriteRequest, decode_object, read_write, showing_warnings
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
+
+# -- review selectors --------------------------------------------------------------------------------------------------
+#
+# Selectors of a review's resourceAttributes, converted to the text that a request would have.
+#
+# Requirements that cannot be converted are left out: the review is then about more objects (k8s.io/kubernetes,
+# registry/authorization/util).
+#
+#     {"requirements": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}    app in (a,b)
+
+# Characters of a raw selector; longer ones are ignored. No request line holds as many.
+MAX_RAW: Final = 64 * 1024
+
+FIELD_OPERATORS: Final[Mapping[str, bool]] = {"In": True, "NotIn": False}
+LABEL_OPERATORS: Final[Mapping[str, str]] = {
+    "In": "{key} in ({values})",
+    "NotIn": "{key} notin ({values})",
+    "Exists": "{key}",
+    "DoesNotExist": "!{key}",
+}
+
+
+def field_selector(selector: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the text, and True if nothing was left out."""
+    requirements = selector.get("requirements") or ()
+    if not requirements:
+        raw = selector.get("rawSelector", "")
+        return (raw, True) if len(raw) <= MAX_RAW and field_terms(raw) is not None else ("", False)
+    terms = []
+    for each in requirements:
+        key, operator, values = each.get("key", ""), each.get("operator", ""), each.get("values") or []
+        if operator in FIELD_OPERATORS and len(values) == 1 and not set(key) & set("=!,\\"):
+            terms.append(FieldTerm(key, FIELD_OPERATORS[operator], values[0]))
+    return str(FieldSelector(terms)), len(terms) == len(requirements)
+
+
+def label_selector(selector: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the text, and True if nothing was left out."""
+    requirements = selector.get("requirements") or ()
+    if not requirements:
+        raw = selector.get("rawSelector", "")
+        return (raw, True) if len(raw) <= MAX_RAW and label_selector_problem(raw, Path()) is None else ("", False)
+    terms = []
+    for each in requirements:
+        key, values = each.get("key", ""), each.get("values") or []
+        form = LABEL_OPERATORS.get(each.get("operator", ""))
+        if form is not None and not names.qualified_name(key) and not any(map(names.label_value, values)):
+            terms.append(form.format(key=key, values=",".join(values)))
+    return ",".join(terms), len(terms) == len(requirements)
+
+
+# -- reviews -----------------------------------------------------------------------------------------------------------
 
 Review = Callable[[Backend, Context, Object], Awaitable[Object]]
 
@@ -70,7 +124,7 @@ async def _admit(backend: Backend, write: WriteRequest[CreateOptions], sent: Obj
     """Pass a review through admission, with the empty status that it has in kube-apiserver."""
     empty = "status" not in sent
     if empty:
-        field = comparison.storage_kind(write.rt).fields.get("status")
+        field = conversion.storage_kind(write.rt).fields.get("status")
         if field is not None and isinstance(field.type, ObjectType):
             sent["status"] = field.type.zero()
     await backend.store.writes.admit(write.caller, write.target, sent)
@@ -141,8 +195,8 @@ def _request_of(spec: Mapping[str, Any]) -> tuple[RequestInfo, list[str]]:
     }
     errors = []
     for attribute, field, read in (
-        ("fieldSelector", "field_selector", review_selectors.field_selector),
-        ("labelSelector", "label_selector", review_selectors.label_selector),
+        ("fieldSelector", "field_selector", field_selector),
+        ("labelSelector", "label_selector", label_selector),
     ):
         text, whole = read(resource.get(attribute) or {})
         fields[field] = text

@@ -13,7 +13,7 @@ reader stops the other side.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -21,7 +21,6 @@ import trio
 
 from kubechronicle.http.streaming import remote_command, spdy
 from kubechronicle.http.streaming import websocket_frames as frames
-from kubechronicle.http.streaming.channels import ChannelError, ChannelReader
 from kubechronicle.http.streaming.copying import Outlet, acquire, receive_or_end
 from kubechronicle.http.streaming.remote_command import (
     CLOSE,
@@ -35,8 +34,52 @@ from kubechronicle.http.streaming.remote_command import (
     Streams,
 )
 from kubechronicle.http.streaming.turns import rest
+from kubechronicle.http.streaming.websocket_frames import Part
 from kubechronicle.http.streaming.websocket_session import CONTROL, WebSocketSession
 from kubechronicle.http.wire.work import FRAME
+
+# -- channels ----------------------------------------------------------------------------------------------------------
+#
+# Channels: streams of a session within the messages of a WebSocket (v5.channel.k8s.io), without I/O.
+#
+#     message: channel (1 byte) | data        255 N: the client closes channel N (v5)
+#
+# Not here: frames (websocket_frames.py), the meaning of channels (remote_command.py).
+
+
+class ChannelError(Exception):
+    """A CLOSE signal that names no channel of a client, or too many sizes of the terminal. The session ends."""
+
+
+class ChannelReader:
+    """The decoder of a client's messages."""
+
+    def __init__(self) -> None:
+        self._channel = -1
+        self._signal = b""
+
+    def feed(self, parts: Iterable[Part]) -> Iterator[tuple[int, bytes]]:
+        """Yield (channel, data) of each part with data. A CLOSE signal comes whole, as one byte. Raises ChannelError
+        after the data before it."""
+        for part in parts:
+            data = part.data
+            if part.first:
+                self._channel, self._signal = -1, b""
+            if self._channel < 0 and data:
+                self._channel, data = data[0], data[1:]
+            if self._channel == CLOSE:
+                self._signal += data[:2]
+                if len(self._signal) > 1:
+                    raise ChannelError
+                if part.last:
+                    if not self._signal or self._signal[0] > RESIZE:
+                        raise ChannelError
+                    yield CLOSE, self._signal
+            elif self._channel >= 0 and data:
+                yield self._channel, data
+
+
+# -- translation -------------------------------------------------------------------------------------------------------
 
 PING_PERIOD: Final = 5.0
 """Seconds between pings to the kubelet, which keep idle connections alive."""

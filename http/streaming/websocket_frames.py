@@ -1,9 +1,9 @@
 """WebSocket frames (RFC 6455) as a server receives and sends them, without I/O.
 
 Lives here: the handshake's answer, the decoder of a client's frames, the encoder of a server's. Not here: channels
-(channels.py), sockets. The conversations of watches have another face (http/wire/websocket/): they are few bytes, while
-sessions of exec and port-forward are many. So a message is passed on in the parts in which it arrives, and nothing is
-kept of it but an incomplete header.
+(translation.py), sockets. The conversations of watches have another face (http/wire/websocket/): they are few bytes,
+while sessions of exec and port-forward are many. So a message is passed on in the parts in which it arrives, and
+nothing is kept of it but an incomplete header.
 
     bytes → feed → [Part(data, first, last), Part, Ping, Pong, Close]
 """

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from kubechronicle.http.headers import DateField
 from kubechronicle.http.messages import Application, ClientDisconnected
-from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.exchange import Exchange
 from kubechronicle.http.wire.http1.connection import Http1Protocol
 from kubechronicle.http.wire.protocol_interface import WireProtocol

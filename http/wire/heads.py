@@ -16,9 +16,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Final, TypeAlias
 
-from kubechronicle.http.wire.http1.status_lines import status_line
+# -- status lines ------------------------------------------------------------------------------------------------------
+#
+# Status lines of HTTP/1.1 answers (RFC 9112 §4).
+
+STATUS_LINES = {
+    status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode("ascii")) for status in HTTPStatus
+}
+
+
+def status_line(status: int) -> bytes:
+    return STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+# -- heads -------------------------------------------------------------------------------------------------------------
 
 Fields: TypeAlias = Iterable[tuple[str, str]]
 

@@ -24,9 +24,9 @@ from functools import partial
 import trio
 
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
+from kubechronicle.http.headers import DateField
 from kubechronicle.http.messages import Application
 from kubechronicle.http.wire.connection import Connection
-from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.serve_config import ServeConfig, ServerStatistics
 from kubechronicle.http.wire.sockets import bind, close_all, inherited, prepare_socket, socket_address
 from kubechronicle.http.wire.tls import TLSStream

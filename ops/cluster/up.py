@@ -25,8 +25,7 @@ import trio
 import yaml
 
 from kubechronicle.ops import pki, terminal
-from kubechronicle.ops.cluster.api import Api
-from kubechronicle.ops.cluster.components import USERS, Component, components, node
+from kubechronicle.ops.cluster.components import USERS, Api, Component, components, node
 from kubechronicle.ops.cluster.programs import find_or_build
 from kubechronicle.ops.errors import OperatorError
 

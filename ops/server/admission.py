@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubechronicle.actors.admission import plugins
+from kubechronicle.actors.loops.edits import create_unless_exists
+from kubechronicle.actors.store import Store
+from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.configuration import admission, image_policy, resource_quota, webhook_admission
 from kubechronicle.api.configuration.admission import AdmissionPluginConfiguration, PluginConfigurations
 from kubechronicle.api.configuration.admission_manifests import Manifests
@@ -20,6 +23,22 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.admission_manifests import load_directory
 from kubechronicle.ops.settings.feature_gates import feature_gates
 from kubechronicle.ops.settings.settings import Settings
+
+# -- provision ---------------------------------------------------------------------------------------------------------
+#
+# The creation of namespaces on behalf of admission (NamespaceAutoProvision).
+
+COMPONENT: Final = "kube-apiserver"
+
+
+async def create_namespace(store: Store, name: str) -> None:
+    """Create a namespace unless it exists. StatusError."""
+    rt = store.registry.builtin("", "v1", "namespaces")
+    target = Target(rt=rt, name=name, manager=COMPONENT)
+    await create_unless_exists(store, COMPONENT, target, {"metadata": {"name": name}})
+
+
+# -- admission ---------------------------------------------------------------------------------------------------------
 
 FLAG: Final = "--admission-control-config-file"
 NODE: Final = "Node"

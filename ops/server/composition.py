@@ -50,6 +50,7 @@ from kubechronicle.http.outgoing.webhooks import Webhooks
 from kubechronicle.http.stalls import StallWatch
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators
+from kubechronicle.ops.server.admission import create_namespace
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.audit import audit_parts
@@ -71,7 +72,6 @@ from kubechronicle.ops.server.outside.services import judge_of, service_addresse
 from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts
 from kubechronicle.ops.server.own_objects import OwnObjects, own_objects
 from kubechronicle.ops.server.plan import Plan
-from kubechronicle.ops.server.provision import create_namespace
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators

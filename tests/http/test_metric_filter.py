@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import Counter, Histogram
 
-from kubechronicle.http.metric_filter import MetricFilter
-from kubechronicle.http.metrics import Metrics
+from kubechronicle.http.metrics import MetricFilter, Metrics
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
 from kubechronicle.ops.settings import settings

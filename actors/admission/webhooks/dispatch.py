@@ -5,13 +5,15 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/generic``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from time import perf_counter
 from typing import Final
 
+import trio
+
 from kubechronicle.actors.admission.chain import Attributes, State
-from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, WEBHOOK
+from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, VALIDATING, WEBHOOK, AdmissionMetrics
 from kubechronicle.actors.admission.policies.requests import Reading
 from kubechronicle.actors.admission.versions import (
     Versions,
@@ -23,14 +25,146 @@ from kubechronicle.actors.admission.versions import (
 )
 from kubechronicle.actors.admission.versions import candidates as candidates_of
 from kubechronicle.actors.admission.webhooks.configurations import Configurations, Placed, Webhook
-from kubechronicle.actors.admission.webhooks.questions import Question
+from kubechronicle.actors.conversion.conversions import AskWebhook, WebhookError
 from kubechronicle.actors.evaluation import judge
+from kubechronicle.actors.external_answers import (
+    NeedsExternalAnswer,
+    decision_deadline,
+    recall_answer,
+    remember_answer,
+)
+from kubechronicle.actors.random_names import new_uid
 from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.conditions import ConditionsFailed
-from kubechronicle.api.admission.reviews import Answer
+from kubechronicle.api.admission.reviews import Answer, CallFailed
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.names import qualified_name
+from kubechronicle.eventlog import request_parts
+from kubechronicle.eventlog.appender import Siblings
+from kubechronicle.eventlog.request_parts import CURRENT
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+#
+# Questions to webhooks: reviews whose answers serve the decision that asks, and no other.
+
+PARTS: Final = {
+    True: (request_parts.MUTATING, "Call mutating webhook"),
+    False: (request_parts.VALIDATING, "Call validating webhook"),
+}
+"""Name and span of the part of a request that the question is, by ``mutating``."""
+
+
+class Question:
+    """A review for one webhook. Raises CallFailed if the webhook accepts no known version of reviews.
+
+    ``request``: the JSON of the request without a uid. The same request to the same webhook in the same round is the
+    same question, whichever attempt of the write asks it. ``operation``: that of the request.
+    """
+
+    __slots__ = ("_end", "_request", "key", "mutating", "operation", "version", "webhook")
+
+    def __init__(
+        self,
+        webhook: Webhook,
+        request: bytes,
+        operation: str,
+        *,
+        mutating: bool,
+        second: bool = False,
+    ) -> None:
+        self.operation = operation
+        self.webhook = webhook
+        self.version = reviews.version_of(webhook.review_versions)
+        self.mutating = mutating
+        self._request = request
+        self.key = (webhook.uid, webhook.version, mutating, second, self.version, request)
+        found = recall_answer(self.key)
+        self._end = found if isinstance(found, Answer | CallFailed) else None
+
+    def answer(self) -> Answer | None:
+        """Return the answer, None if it is not there yet. Raises CallFailed."""
+        if isinstance(self._end, CallFailed):
+            raise self._end
+        return self._end
+
+    def end(self) -> Answer | CallFailed | None:
+        """Return the end of the call; None: the webhook has neither answered nor failed for this decision."""
+        return self._end
+
+    async def ask(self, ask: AskWebhook | None, metrics: AdmissionMetrics, siblings: Siblings, deadline: float) -> None:
+        """Ask the webhook, and keep its answer or its failure. ``deadline``: trio time."""
+        webhook, parts, begun = self.webhook, CURRENT.get(), perf_counter()
+        call = (webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
+        kind, title = PARTS[self.mutating]
+        span = None if parts is None or parts.spans is None else parts.spans.begin(title, self._shown())
+        answer: Answer | CallFailed
+        siblings.count += 1
+        try:
+            if ask is None:
+                raise CallFailed("failed to call webhook: this server sends no requests to others")
+            uid, now, timeout = new_uid(), trio.current_time(), webhook.timeout
+            body = reviews.encoded(self._request, uid=uid, version=self.version)
+            if now + timeout > deadline:
+                timeout = max(deadline - now, 0.0)
+            value = await ask(webhook.client, body, timeout=timeout, deadline=now + timeout)
+            answer = reviews.answer_of(value, uid=uid, version=self.version, mutating=self.mutating)
+        except CallFailed as error:
+            answer = error
+        except WebhookError as error:
+            answer = CallFailed(f"failed to call webhook: {error}", code=error.code)
+        finally:
+            siblings.count -= 1
+            # As ``timed`` does it, without its calls.
+            seconds = perf_counter() - begun
+            if parts is not None:
+                parts.add(kind, seconds, longest=not self.mutating)
+            if span is not None:
+                span.end()
+        self._end = answer
+        if isinstance(answer, CallFailed):
+            metrics.call_failed(*call, seconds, code=answer.code, ignored=webhook.ignores)
+        elif answer.allowed:
+            metrics.allowing.add(call, seconds)
+        else:
+            metrics.call_denied(*call, seconds, code=rejections.denial(webhook.name, answer.result).code)
+
+    def _shown(self) -> Mapping[str, str]:
+        """Return the attributes of the span."""
+        webhook = self.webhook
+        return {"configuration": webhook.configuration, "webhook": webhook.name, "operation": self.operation}
+
+
+class NeedsAnswers(NeedsExternalAnswer):
+    """Some webhooks of a plugin must be asked; all of them at once."""
+
+    keeps_deadline = True
+
+    def __init__(self, plugin: str, state: State, questions: Sequence[Question]) -> None:
+        super().__init__()
+        self._ask = state.ask_with_credentials.get(plugin, state.ask)
+        self._metrics = state.metrics
+        self._siblings = state.siblings
+        self._questions = questions
+
+    def __str__(self) -> str:
+        return f"admission webhooks: {', '.join(question.webhook.name for question in self._questions)}"
+
+    async def resolve(self) -> None:
+        missing = [question for question in self._questions if question.end() is None]
+        ask = partial(Question.ask, ask=self._ask, metrics=self._metrics, siblings=self._siblings)
+        deadline = decision_deadline()
+        if len(missing) == 1:
+            await ask(missing[0], deadline=deadline)
+        else:
+            async with trio.open_nursery() as nursery:
+                for question in missing:
+                    nursery.start_soon(partial(ask, question, deadline=deadline))
+        for question in missing:
+            remember_answer(question.key, question.end())
+
+
+# -- dispatch ----------------------------------------------------------------------------------------------------------
 
 ANNOTATIONS: Final = "webhook.admission.k8s.io"
 

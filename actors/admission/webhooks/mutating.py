@@ -23,8 +23,7 @@ from kubechronicle.actors.admission.chain import (
 )
 from kubechronicle.actors.admission.versions import Versions, digest
 from kubechronicle.actors.admission.webhooks.configurations import MUTATING, Configurations, Placed, Webhook
-from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates
-from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers
+from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, NeedsAnswers, candidates
 from kubechronicle.actors.evaluation import MAX_GROWTH, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
 from kubechronicle.api.admission import patches, rejections

@@ -20,8 +20,7 @@ from kubechronicle.actors.admission.chain import (
 )
 from kubechronicle.actors.admission.versions import Versions
 from kubechronicle.actors.admission.webhooks.configurations import VALIDATING, Configurations, Placed, Webhook
-from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, candidates
-from kubechronicle.actors.admission.webhooks.questions import NeedsAnswers, Question
+from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, NeedsAnswers, Question, candidates
 from kubechronicle.actors.external_answers import awaiting
 from kubechronicle.api.admission import rejections
 from kubechronicle.api.admission.reviews import CallFailed

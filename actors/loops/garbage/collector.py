@@ -26,18 +26,55 @@ from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects, NoForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import Act, Decision, OwnerState, decide, owner_state
-from kubechronicle.actors.loops.garbage.graph import Node, Reference, node_of
+from kubechronicle.actors.loops.garbage.graph import Node, Reference, node_of, reference_of
 from kubechronicle.actors.loops.garbage.graph_builder import GraphBuilder
-from kubechronicle.actors.loops.garbage.owner_edits import without_blocking, without_finalizer, without_owners
 from kubechronicle.actors.loops.garbage.writers import COMPONENT, ForeignWriter, OwnWriter, Writer
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.store import Store
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline.deletion import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
+from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
 from kubechronicle.eventlog.records import Key
+
+# -- owner edits -------------------------------------------------------------------------------------------------------
+#
+# The garbage collector's changes of objects: owner references and finalizers. Pure.
+
+
+def without_owners(obj: Object, *, gone: frozenset[Reference]) -> Object:
+    """Return the object without these references."""
+    return _with_owners(
+        obj, [owner for owner in obj["metadata"].get("ownerReferences") or () if reference_of(owner) not in gone]
+    )
+
+
+def without_blocking(obj: Object) -> Object:
+    """Return the object with references that no longer block their owners' deletion."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return _with_owners(
+        obj, [{**owner, "blockOwnerDeletion": False} if owner.get("blockOwnerDeletion") else owner for owner in owners]
+    )
+
+
+def _with_owners(obj: Object, owners: list[Object]) -> Object:
+    metadata = {**obj["metadata"], "ownerReferences": owners}
+    if not owners:
+        del metadata["ownerReferences"]
+    return {**obj, "metadata": metadata}
+
+
+def without_finalizer(obj: Object, *, finalizer: str) -> Object:
+    """Return the object without the finalizer."""
+    metadata = obj["metadata"]
+    finalizers = [one for one in metadata.get("finalizers") or () if one != finalizer]
+    kept = {name: value for name, value in metadata.items() if name != "finalizers"}
+    return {**obj, "metadata": {**kept, "finalizers": finalizers} if finalizers else kept}
+
+
+# -- collector ---------------------------------------------------------------------------------------------------------
 
 # kube-controller-manager's --concurrent-gc-syncs.
 WORKERS = 20

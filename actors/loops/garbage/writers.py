@@ -23,7 +23,7 @@ MANAGER: Final = "kube-controller-manager"
 EDITED: Final = ("ownerReferences", "finalizers")
 
 Change = Callable[[Object], Object]
-"""Returns the object with other owner references or finalizers (owner_edits.py)."""
+"""Returns the object with other owner references or finalizers (collector.py)."""
 
 
 class Writer(Protocol):

@@ -24,7 +24,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.actors.history.rights import Turns, TurnSearch, grants_at
+from kubechronicle.actors.history.rights import Turns, TurnSearch, grants_at, last_groups
 from kubechronicle.api.access.grants_over_time import GrantsOverTime, Place, Subject
 from kubechronicle.api.access.rbac import SERVICE_ACCOUNT
 from kubechronicle.api.errors import status
@@ -33,17 +33,44 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Moment, Record, Who
 from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User
 from kubechronicle.http.authorization.decision import Decision, Verdict, forbidden
+from kubechronicle.http.authorization.node import GROUP_NODES, NODE_PREFIX
 from kubechronicle.http.authorization.past import CLUSTER_WIDE, IN_NAMESPACE, PastRights
 from kubechronicle.http.authorization.rbac import GROUP, permits
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.questions.groups_then import groups_then
 from kubechronicle.http.handlers.revisions import check_moment, first_revision
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
+
+# -- groups then -------------------------------------------------------------------------------------------------------
+#
+# The groups of a user at a moment: the log has those of each change, as the user's credential named them then.
+
+ACCOUNTS = "system:serviceaccounts"
+
+
+async def groups_then(log: RevisionLog, user: str, namespace: str, revision: int) -> tuple[tuple[str, ...], int]:
+    """Return the groups of a user at a revision, and the revision of the user's change they are read from (0: none).
+
+    The groups of service accounts follow from their names. A user without a change up to then has the group of all
+    authenticated users, and a node that of nodes. ``namespace``: only changes there; "": all changes.
+    """
+    if user.startswith(SERVICE_ACCOUNT):
+        of = user.removeprefix(SERVICE_ACCOUNT).partition(":")[0]
+        return (ACCOUNTS, f"{ACCOUNTS}:{of}", GROUP_AUTHENTICATED), 0
+    groups, changed = await last_groups(log, user, namespace, revision)
+    if groups:
+        return groups, changed
+    if user.startswith(NODE_PREFIX):
+        return (GROUP_NODES, GROUP_AUTHENTICATED), 0
+    return (GROUP_AUTHENTICATED,), 0
+
+
+# -- rights ------------------------------------------------------------------------------------------------------------
 
 MAX_SUBJECTS: Final = 1000
 """Subjects of one answer."""

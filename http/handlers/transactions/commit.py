@@ -10,6 +10,7 @@ verb "transaction", this request and its user.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -18,22 +19,73 @@ from msgspec import structs
 
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.actors.writing.together import MAX_WRITES, Failed, Together
+from kubechronicle.actors.writing.together import MAX_WRITES, Failed, Result, Together
+from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import CreateOptions, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.meta.transactions import Change, parse_changes
 from kubechronicle.api.pipeline.patching import APPLY_YAML, STRATEGIC_MERGE_PATCH
+from kubechronicle.api.pipeline.pipeline import Outcome
 from kubechronicle.api.registry.registry import ResourceType
+from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authorization.decision import Decision, Verdict
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.responses import computed_response
-from kubechronicle.http.handlers.transactions.results import status_of
 from kubechronicle.http.handlers.write_request import WriteRequest, read_write
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
+
+# -- results -----------------------------------------------------------------------------------------------------------
+#
+# The status of a Transaction: the outcome of each change, and the range of revisions.
+
+
+def status_of(results: Sequence[Result], *, dry_run: bool) -> Object:
+    """Return the status. A dry run has no revisions."""
+    found = [_result(each) for each in results]
+    revisions = [
+        int(each["resourceVersion"])
+        for each in found
+        if each["outcome"] != "unchanged" and each.get("resourceVersion") and not dry_run
+    ]
+    if not revisions:
+        return {"changes": found}
+    return {"firstRevision": str(min(revisions)), "lastRevision": str(max(revisions)), "changes": found}
+
+
+def _result(result: Result) -> Object:
+    rt = result.target.rt
+    found: Object = {"outcome": _outcome(result), "apiVersion": rt.api_version, "kind": rt.kind}
+    return found | {name: value for name, value in _identity(result.written).items() if value}
+
+
+def _identity(written: Written) -> Object:
+    """Return what identifies the object. That of an entry need not be decoded: it may be large."""
+    entry = written.entry
+    if entry is not None:
+        _, namespace, name = entry.key
+        return {"namespace": namespace, "name": name, "uid": entry.uid, "resourceVersion": str(entry.revision)}
+    assert written.prepared is not None
+    metadata = (written.object or written.prepared.object)["metadata"]
+    return {name: metadata.get(name) for name in ("namespace", "name", "uid", "resourceVersion")}
+
+
+def _outcome(result: Result) -> str:
+    prepared = result.written.prepared
+    assert prepared is not None
+    if prepared.outcome is Outcome.UNCHANGED:
+        return "unchanged"
+    if prepared.outcome is Outcome.GONE or result.removed:
+        return "deleted"
+    if result.deletes:
+        return "marked"
+    return "created" if result.written.created else "changed"
+
+
+# -- commit ------------------------------------------------------------------------------------------------------------
 
 VERB: Final = "transaction"
 """The verb of all changes in the log: each is a part of the transaction, whatever it did to its object."""

@@ -22,12 +22,11 @@ from collections.abc import Awaitable
 import httptools
 import trio
 
+from kubechronicle.http.headers import DateField
 from kubechronicle.http.messages import Headers, Request
-from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.exchange import split_target
-from kubechronicle.http.wire.http1.exchange import Http1Exchange
-from kubechronicle.http.wire.http1.heads import RequestRejected, check_head
-from kubechronicle.http.wire.http1.status_lines import status_line
+from kubechronicle.http.wire.heads import status_line
+from kubechronicle.http.wire.http1.exchange import Http1Exchange, RequestRejected, check_head
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 from kubechronicle.http.wire.takeover import HELD_BYTES, Takeover
 from kubechronicle.http.wire.work import REQUEST

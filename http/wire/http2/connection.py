@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from random import random
 
+from kubechronicle.http.headers import DateField
 from kubechronicle.http.messages import Request
-from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.exchange import Http2Exchange
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode, FrameReader, Setting

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kubechronicle.http.wire.date_field import DateField
+from kubechronicle.http.headers import DateField
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.headers import NO_TABLE, encode_answer
 from kubechronicle.http.wire.http2.workers import Workers

@@ -30,7 +30,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from kubechronicle.http.messages import Request
-from kubechronicle.http.wire.http1.status_lines import status_line
+from kubechronicle.http.wire.heads import status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 from kubechronicle.http.wire.takeover import Takeover
 from kubechronicle.http.wire.websocket.conversation import AppPut, AppSend, WebSocketExchange

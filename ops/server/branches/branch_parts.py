@@ -26,16 +26,15 @@ from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.writing.writes import Writes
 from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.eventlog.appender import Appender, Siblings
-from kubechronicle.eventlog.branches.branch_log import ABSENT, BranchLog, KeyState
-from kubechronicle.eventlog.branches.branch_tail import BranchTail
+from kubechronicle.eventlog.branches.branch_log import ABSENT, BranchLog, BranchTail, KeyState
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.views.views import Views
+from kubechronicle.ops.server.admission import create_namespace
 from kubechronicle.ops.server.branches.rules import Rules
 from kubechronicle.ops.server.controllers import LOOPS, control_loops, definition_loops
 from kubechronicle.ops.server.encryption.encryption import Encryption
-from kubechronicle.ops.server.provision import create_namespace
 
 LEFT_OUT: Final = frozenset({"storage-version-migrator"})
 """Loops that a branch does not need."""

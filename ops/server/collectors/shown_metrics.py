@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from kubechronicle.http.metric_filter import MetricFilter
+from kubechronicle.http.metrics import MetricFilter
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.conversion import label_values
 from kubechronicle.ops.settings.settings import Settings

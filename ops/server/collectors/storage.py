@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -12,10 +12,47 @@ from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Listed
 from kubechronicle.eventlog.histograms import Histogram, add_to
 from kubechronicle.eventlog.measured_log import DURATIONS, MeasuredLog
-from kubechronicle.eventlog.postgres.size import DatabaseSize
+from kubechronicle.eventlog.postgres.clocks import Clocks
+from kubechronicle.eventlog.postgres.servers import DatabaseSize
 from kubechronicle.eventlog.postgres.standby_reads import Standby
 from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.eventlog.views.window import RECENT_EVENTS
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+#
+# Metrics of the clocks of the database and of this server, read at each request for /metrics.
+
+
+class ClockCollector(Collector):
+    """``clocks``: by the name of the database; of a single one without a label."""
+
+    def __init__(self, clocks: Mapping[str, Clocks]) -> None:
+        self._clocks = clocks
+
+    def describe(self) -> Iterator[Metric]:
+        yield from ()
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._family(
+            "kubechronicle_database_clock_skew_seconds",
+            "Seconds by which the database's clock is ahead of this server's.",
+            lambda clocks: clocks.skew,
+        )
+        yield self._family(
+            "kubechronicle_commit_time_ahead_seconds",
+            "Seconds by which the newest commit time is in the future.",
+            lambda clocks: clocks.ahead,
+        )
+
+    def _family(self, name: str, text: str, read: Callable[[Clocks], float]) -> Metric:
+        several = len(self._clocks) > 1
+        family = GaugeMetricFamily(name, text, labels=["database"] if several else [])
+        for database, clocks in self._clocks.items():
+            family.add_metric([database] if several else [], read(clocks))
+        return family
+
+
+# -- storage -----------------------------------------------------------------------------------------------------------
 
 _RESOURCE: Final = ("group", "resource")
 _ROUND_TRIP: Final = ("operation", "group", "resource")

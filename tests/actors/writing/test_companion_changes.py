@@ -16,7 +16,7 @@ from kubechronicle.actors import companion_changes
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.chain import AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.writing import key_locks
+from kubechronicle.actors.writing import write_loop
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.memory.store import MemoryStore
@@ -119,7 +119,7 @@ def test_a_deletion_needs_an_old_object() -> None:
 
 
 async def test_locks_are_removed_with_their_last_user(autojump_clock: MockClock) -> None:
-    locks = key_locks.KeyLocks()
+    locks = write_loop.KeyLocks()
     other = Key("configmaps", "default", "a")
     order: list[str] = []
 
@@ -138,7 +138,7 @@ async def test_locks_are_removed_with_their_last_user(autojump_clock: MockClock)
 
 
 async def test_a_lock_is_awaited_until_the_deadline(autojump_clock: MockClock) -> None:
-    locks = key_locks.KeyLocks()
+    locks = write_loop.KeyLocks()
     async with trio.open_nursery() as nursery:
 
         async def sit() -> None:

@@ -15,7 +15,7 @@ from in_process import MAPS, PODS, Answer, InProcess, configmap, open_server, po
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.store import system_caller
-from kubechronicle.actors.writing import pending_write, targets
+from kubechronicle.actors.writing import requests, targets
 from kubechronicle.actors.writing.writes import Caller, Target
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
@@ -366,7 +366,7 @@ async def test_a_generated_name_that_is_taken_is_drawn_again(
 ) -> None:
     suffixes = iter(["aaaaa", "aaaaa", "bbbbb", *["aaaaa"] * 20])
     monkeypatch.setattr(targets, "name_suffix", lambda: next(suffixes))
-    monkeypatch.setattr(pending_write, "name_suffix", lambda: next(suffixes))
+    monkeypatch.setattr(requests, "name_suffix", lambda: next(suffixes))
     async with open_server(namespaces=()) as server:
         spaces = "/api/v1/namespaces"
         body = {"metadata": {"generateName": "ns-"}}

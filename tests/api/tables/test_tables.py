@@ -17,7 +17,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import defaulting
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry, known_registry
 from kubechronicle.api.schema.types import object_type
-from kubechronicle.api.tables.json_path import JsonPathError, Visits, compile_path
+from kubechronicle.api.tables.custom import JsonPathError, Visits, compile_path
 from kubechronicle.api.tables.table import META_V1BETA1, column_definitions, include_object_policy, table, table_row
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.eventlog.memory.reads import MemoryReads
+from kubechronicle.eventlog.memory.store import MemoryReads
 from kubechronicle.eventlog.queries.reads import ReadQuery, ReadRecord, Recording
 
 Opener = Callable[[], Awaitable[Any]]

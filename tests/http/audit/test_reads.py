@@ -13,7 +13,7 @@ from in_process import JOE, InProcess, open_server
 
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.eventlog.errors import LogUnavailable
-from kubechronicle.eventlog.memory.reads import MemoryReads
+from kubechronicle.eventlog.memory.store import MemoryReads
 from kubechronicle.eventlog.queries.reads import ReadRecord, Recording
 from kubechronicle.http.audit import reads as module
 from kubechronicle.http.audit.reads import ReadRecorder

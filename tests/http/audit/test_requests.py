@@ -17,7 +17,7 @@ from in_process import MAPS, PROTOBUF, SERVICE_ACCOUNT_KEY, InProcess, configmap
 from kubechronicle.api.access import account_tokens
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.events import Event, Offered
-from kubechronicle.http.audit.addresses import source_addresses
+from kubechronicle.http.audit.audit import source_addresses
 from kubechronicle.http.audit.backends import Backend, Delivery, LogSettings
 from kubechronicle.http.authentication.legacy_tokens import INVALID_SINCE
 from kubechronicle.http.messages import BufferedExchange, Headers, Response

@@ -12,8 +12,8 @@ from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
-from kubechronicle.http.egress import packets
-from kubechronicle.http.egress.packets import PacketType
+from kubechronicle.http.egress import konnectivity
+from kubechronicle.http.egress.konnectivity import PacketType
 
 CUT, CLOSED, SILENT = "cut", "closed", "silent"
 
@@ -153,30 +153,30 @@ class _Conversation:
         if self._server.mode == CUT:
             return False
         if self._server.mode == CLOSED:
-            await self._send(stream_id, packets.close_dial(number))
+            await self._send(stream_id, konnectivity.close_dial(number))
         elif not self._server.mode:
             host, _, port = bytes(fields[2]).decode().rpartition(":")  # type: ignore[arg-type]
             try:
                 target = await trio.open_tcp_stream(host, int(port))
             except OSError:
-                answer = packets._text(1, b"dial tcp: connection refused") + packets._number(3, number)
-                await self._send(stream_id, packets._packet(PacketType.DIAL_RSP, 3, answer))
+                answer = konnectivity._text(1, b"dial tcp: connection refused") + konnectivity._number(3, number)
+                await self._send(stream_id, konnectivity._packet(PacketType.DIAL_RSP, 3, answer))
                 return True
             self._targets[7] = target
-            answer = packets._number(2, 7) + packets._number(3, number)
-            await self._send(stream_id, packets._packet(PacketType.DIAL_RSP, 3, answer))
+            answer = konnectivity._number(2, 7) + konnectivity._number(3, number)
+            await self._send(stream_id, konnectivity._packet(PacketType.DIAL_RSP, 3, answer))
             self._nursery.start_soon(self._copy, target, stream_id)
         return True
 
     async def _copy(self, target: trio.SocketStream, stream_id: int) -> None:
         try:
             while data := await target.receive_some(4096):
-                await self._send(stream_id, packets.data_packet(7, bytes(data)))
+                await self._send(stream_id, konnectivity.data_packet(7, bytes(data)))
         except trio.ClosedResourceError:
             pass
         except trio.BrokenResourceError:
             return
-        await self._send(stream_id, packets._packet(PacketType.CLOSE_RSP, 6, packets._number(2, 7)))
+        await self._send(stream_id, konnectivity._packet(PacketType.CLOSE_RSP, 6, konnectivity._number(2, 7)))
 
     async def _send(self, stream_id: int, packet: bytes) -> None:
         rest = b"\0" + len(packet).to_bytes(4) + packet
@@ -198,8 +198,8 @@ def _bytes(value: str | bytes) -> bytes:
 
 def read_request(message: bytes) -> tuple[int, dict[int, int | bytes]]:
     """Return the type of a packet, and the fields of its payload by number."""
-    fields = dict(packets._fields(message))
+    fields = dict(konnectivity._fields(message))
     kind = fields.pop(1, 0)
     assert isinstance(kind, int)
     (payload,) = fields.values()
-    return kind, dict(packets._fields(payload if isinstance(payload, bytes) else b""))
+    return kind, dict(konnectivity._fields(payload if isinstance(payload, bytes) else b""))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.selectors.field_selectors import field_terms, parse_label_selector
-from kubechronicle.http.handlers.review_selectors import field_selector, label_selector
+from kubechronicle.http.handlers.reviews import field_selector, label_selector
 
 
 def of(*requirements: tuple[str, str, list[str]]) -> dict[str, Any]:

@@ -13,9 +13,8 @@ import trio
 from trio.testing import MockClock, memory_stream_pair
 
 from kubechronicle.http.streaming import copying, spdy, vanished
-from kubechronicle.http.streaming.command_relay import relay_command
+from kubechronicle.http.streaming.command_relay import CommandView, relay_command
 from kubechronicle.http.streaming.copying import Outlet
-from kubechronicle.http.streaming.spdy_endings import CommandView
 from tests.support.nodes.cut_network import cut_off
 
 V4 = "v4.channel.k8s.io"

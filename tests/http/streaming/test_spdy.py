@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from kubechronicle.http.streaming import spdy
-from kubechronicle.http.streaming.spdy_dictionary import DICTIONARY
+from kubechronicle.http.streaming.spdy import DICTIONARY
 
 
 def test_the_dictionary_is_that_of_the_draft() -> None:

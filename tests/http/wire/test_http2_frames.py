@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
+from kubechronicle.http.headers import DateField
 from kubechronicle.http.messages import BodyTooLarge, ClientDisconnected, Request, Response
-from kubechronicle.http.wire.date_field import DateField
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.connection import Http2Protocol
 from kubechronicle.http.wire.http2.frames import PREFACE, ErrorCode, frame, number_frame

@@ -20,7 +20,7 @@ from kubechronicle.http.messages import SWITCHED, Request, Response
 from kubechronicle.http.streaming import spdy
 from kubechronicle.http.streaming.command_relay import relay_command
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, Streams
-from kubechronicle.http.streaming.spdy_dictionary import DICTIONARY
+from kubechronicle.http.streaming.spdy import DICTIONARY
 from kubechronicle.http.streaming.translation import KubeletSession, translate
 from kubechronicle.http.streaming.tunnel import tunnel
 from tests.http.wire.test_attacks import LONGEST, POLICY, Attacker, attack, websocket_frame

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubechronicle.ops.cluster import programs
-from kubechronicle.ops.cluster.api import Api
-from kubechronicle.ops.cluster.components import OF_CLUSTER, components, node
+from kubechronicle.ops.cluster.components import OF_CLUSTER, Api, components, node
 from kubechronicle.ops.development.server_process import ServerProcess
 from kubechronicle.ops.errors import OperatorError
 
@@ -25,7 +24,7 @@ exec sleep 1000
 STAND_IN = f"""#!{sys.executable}
 import sys, time
 from pathlib import Path
-from kubechronicle.ops.cluster.api import Api
+from kubechronicle.ops.cluster.components import Api
 flags = dict(each.lstrip("-").split("=", 1) for each in sys.argv[1:])
 api, done = Api(Path(flags["kubeconfig"])), set()
 while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.ops.migration.old_definitions import to_v1
+from kubechronicle.ops.migration.storage_form import to_v1
 
 SCHEMA = {"openAPIV3Schema": {"type": "object"}}
 

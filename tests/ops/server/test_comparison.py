@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kubechronicle.eventlog.transfer.ends import End
-from kubechronicle.ops.server.databases.comparison import about_ends
+from kubechronicle.ops.server.replica import about_ends
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
