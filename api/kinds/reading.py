@@ -306,6 +306,12 @@ class Release:
 
 
 @functools.cache
+def enum(name: str) -> tuple[str, ...]:
+    """Return the values of an enum, sorted. Example: "core.v1.Protocol"."""
+    return release().declared(name).values
+
+
+@functools.cache
 def release(minor: str = SERVED) -> Release:
     """Return the facts of a minor such as ``1.36``, KeyError if there are none. The first call takes 6 ms."""
     return Release(minor)

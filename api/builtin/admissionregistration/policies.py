@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kubechronicle.api.builtin.admissionregistration.webhooks import (
-    FAILURE_POLICIES,
-    MATCH_POLICIES,
     match_conditions,
     rule_with_operations,
     static_name_warnings,
@@ -31,6 +29,7 @@ from kubechronicle.api.builtin.common.expressions import PolicyExpressions
 from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Cells, Column, Printer, age_of, at, counted, name_of
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.strategy.strategy import Check, Strategy, Validate
 from kubechronicle.api.values import json_path, names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -52,9 +51,7 @@ def _policy_strategy(validate: Validate) -> Strategy:
 
 # -- validation -------------------------------------------------------------------------------------------------------
 
-ACTIONS: Final = ("Audit", "Deny", "Warn")
 REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-PATCH_TYPES: Final = ("ApplyConfiguration", "JSONPatch")
 MUTABLE: Final = ("*", "CONNECT", "CREATE", "UPDATE")
 MAX_AUDIT_ANNOTATIONS: Final = 20
 _FORMS: Final = {"JSONPatch": "jsonPatch", "ApplyConfiguration": "applyConfiguration"}
@@ -76,7 +73,7 @@ def _chosen(value: str | None, choices: Sequence[str], field: str) -> list[Cause
 
 
 def _match_resources(match: Object, field: str) -> list[Cause]:
-    causes = _chosen(match.get("matchPolicy"), MATCH_POLICIES, f"{field}.matchPolicy")
+    causes = _chosen(match.get("matchPolicy"), enum("admissionregistration.v1.MatchPolicyType"), f"{field}.matchPolicy")
     for name in ("namespaceSelector", "objectSelector"):
         path, selector = f"{field}.{name}", match.get(name)
         causes += [required(path)] if selector is None else label_selector(selector, path)
@@ -127,7 +124,9 @@ def _mutable(match: Object, field: str) -> list[Cause]:
 
 
 def _policy(spec: Object, expressions: PolicyExpressions, *, mutates: bool = False) -> list[Cause]:
-    causes = _chosen(spec.get("failurePolicy"), FAILURE_POLICIES, "spec.failurePolicy")
+    causes = _chosen(
+        spec.get("failurePolicy"), enum("admissionregistration.v1.FailurePolicyType"), "spec.failurePolicy"
+    )
     if spec.get("paramKind") is not None:
         causes += _param_kind(spec["paramKind"], "spec.paramKind")
     match, field = spec.get("matchConstraints"), "spec.matchConstraints"
@@ -197,7 +196,7 @@ def validate_mutating_policy(obj: Object) -> list[Cause]:
     for index, mutation in enumerate(mutations):
         field, kind = f"spec.mutations[{index}]", mutation.get("patchType", "")
         if kind not in _FORMS:
-            causes += one_of(kind, PATCH_TYPES, f"{field}.patchType")
+            causes += one_of(kind, enum("admissionregistration.v1.PatchType"), f"{field}.patchType")
             continue
         for other, member in sorted(_FORMS.items(), key=lambda form: form[0] != kind):
             patch = mutation.get(member)
@@ -209,7 +208,11 @@ def validate_mutating_policy(obj: Object) -> list[Cause]:
             elif other != kind and mutation.get(member) is not None:
                 detail = f"must not be specified when patchType is {kind}"
                 causes.append(invalid_value(f"{field}.{member}", f"{{{member}}}", detail))
-    return causes + one_of(spec.get("reinvocationPolicy", ""), ("IfNeeded", "Never"), "spec.reinvocationPolicy")
+    return causes + one_of(
+        spec.get("reinvocationPolicy", ""),
+        enum("admissionregistration.v1.ReinvocationPolicyType"),
+        "spec.reinvocationPolicy",
+    )
 
 
 def _binding(spec: Object) -> list[Cause]:
@@ -245,8 +248,8 @@ def validate_validating_binding(obj: Object) -> list[Cause]:
     causes = _binding(spec)
     actions = spec.get("validationActions") or []
     for index, (action, again) in enumerate(zip(actions, repeated(actions), strict=True)):
-        if action not in ACTIONS:
-            causes.append(not_supported(f"{field}[{index}]", action, ACTIONS))
+        if action not in enum("admissionregistration.v1.ValidationAction"):
+            causes.append(not_supported(f"{field}[{index}]", action, enum("admissionregistration.v1.ValidationAction")))
         if again:
             causes.append(duplicate(f"{field}[{index}]", action))
     if "Deny" in actions and "Warn" in actions:

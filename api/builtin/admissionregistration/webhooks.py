@@ -16,6 +16,7 @@ from kubechronicle.api.builtin.common.expressions import match_condition
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, counted, name_of
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, not_supported, required, too_many
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.strategy.strategy import MOST_WARNINGS, Check, Strategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -81,12 +82,7 @@ _WEBHOOK: Final[Mapping[str, Any]] = {
 
 # -- validation -------------------------------------------------------------------------------------------------------
 
-SCOPES: Final = ("*", "Cluster", "Namespaced")
-OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-FAILURE_POLICIES: Final = ("Fail", "Ignore")
-MATCH_POLICIES: Final = ("Equivalent", "Exact")
 SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
-REINVOCATIONS: Final = ("IfNeeded", "Never")
 REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 MAX_CONDITIONS: Final = 64
 
@@ -101,8 +97,10 @@ def rule_with_operations(rule: Object, field: str) -> list[Cause]:
         detail = "if '*' is present, must not specify other operations"
         causes.append(invalid_value(f"{field}.operations", operations, detail))
     for index, operation in enumerate(operations):
-        if operation not in OPERATIONS:
-            causes.append(not_supported(f"{field}.operations[{index}]", operation, OPERATIONS))
+        if operation not in enum("admissionregistration.v1.OperationType"):
+            causes.append(
+                not_supported(f"{field}.operations[{index}]", operation, enum("admissionregistration.v1.OperationType"))
+            )
     for member, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values = rule.get(member) or []
         if not values:
@@ -113,7 +111,7 @@ def rule_with_operations(rule: Object, field: str) -> list[Cause]:
         if member == "apiVersions":
             causes += [required(f"{field}.{member}[{index}]") for index, value in enumerate(values) if not value]
     causes += _resources(rule.get("resources") or [], f"{field}.resources")
-    return causes + one_of_if_set(rule.get("scope"), SCOPES, f"{field}.scope")
+    return causes + one_of_if_set(rule.get("scope"), enum("admissionregistration.v1.ScopeType"), f"{field}.scope")
 
 
 def _resources(resources: list[str], field: str) -> list[Cause]:
@@ -234,8 +232,12 @@ def _webhook(hook: Object, field: str) -> list[Cause]:
     causes = fully_qualified_name(hook.get("name", ""), f"{field}.name")
     for index, rule in enumerate(hook.get("rules") or ()):
         causes += rule_with_operations(rule, f"{field}.rules[{index}]")
-    causes += one_of_if_set(hook.get("failurePolicy"), FAILURE_POLICIES, f"{field}.failurePolicy")
-    causes += one_of_if_set(hook.get("matchPolicy"), MATCH_POLICIES, f"{field}.matchPolicy")
+    causes += one_of_if_set(
+        hook.get("failurePolicy"), enum("admissionregistration.v1.FailurePolicyType"), f"{field}.failurePolicy"
+    )
+    causes += one_of_if_set(
+        hook.get("matchPolicy"), enum("admissionregistration.v1.MatchPolicyType"), f"{field}.matchPolicy"
+    )
     effects = hook.get("sideEffects")
     if effects is None:
         causes.append(required(f"{field}.sideEffects", f"must specify one of {', '.join(SIDE_EFFECTS)}"))
@@ -246,7 +248,11 @@ def _webhook(hook: Object, field: str) -> list[Cause]:
         causes.append(invalid_value(f"{field}.timeoutSeconds", seconds, detail))
     for name in ("namespaceSelector", "objectSelector"):
         causes += label_selector(hook.get(name), f"{field}.{name}")
-    causes += one_of_if_set(hook.get("reinvocationPolicy"), REINVOCATIONS, f"{field}.reinvocationPolicy")
+    causes += one_of_if_set(
+        hook.get("reinvocationPolicy"),
+        enum("admissionregistration.v1.ReinvocationPolicyType"),
+        f"{field}.reinvocationPolicy",
+    )
     causes += client_config(hook.get("clientConfig") or {}, f"{field}.clientConfig")
     return causes + match_conditions(hook.get("matchConditions") or (), f"{field}.matchConditions")
 

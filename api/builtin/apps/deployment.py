@@ -35,6 +35,7 @@ from kubechronicle.api.builtin.core.podtemplate import (
     template_containers,
 )
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -66,7 +67,7 @@ def _deployment_strategy(strategy: Object) -> list[Cause]:
         return [forbidden(field, "may not be specified when strategy `type` is 'Recreate'")]
     if kind != "RollingUpdate":
         shown = {"Type": kind, "RollingUpdate": shown_rolling_update(rolling)}
-        return [not_supported("spec.strategy", shown, ("Recreate", "RollingUpdate"))]
+        return [not_supported("spec.strategy", shown, enum("apps.v1.DeploymentStrategyType"))]
     if rolling is None:
         return [required("spec.strategy.rollingUpdate", "this should be defaulted and never be nil")]
     surge, unavailable = rolling.get("maxSurge", 0), rolling.get("maxUnavailable", 0)

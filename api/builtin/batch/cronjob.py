@@ -33,6 +33,7 @@ from kubechronicle.api.builtin.core.pod.options import USUAL, PodOptions
 from kubechronicle.api.builtin.core.pod.warnings import OWNER_NAME, name_warnings
 from kubechronicle.api.builtin.core.podtemplate import same_generation
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -78,8 +79,8 @@ def _cron_spec(spec: Object, held: Object | None, options: PodOptions) -> list[C
     if held is None or spec.get("timeZone") != held.get("timeZone"):
         causes += _time_zone(spec.get("timeZone"), "spec.timeZone")
     policy = spec.get("concurrencyPolicy", "")
-    if policy not in ("Allow", "Forbid", "Replace"):
-        causes.append(not_supported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace")))
+    if policy not in enum("batch.v1.ConcurrencyPolicy"):
+        causes.append(not_supported("spec.concurrencyPolicy", policy, enum("batch.v1.ConcurrencyPolicy")))
     template, field = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
     causes += job_spec(template, field, options)
     if template.get("selector") is not None:

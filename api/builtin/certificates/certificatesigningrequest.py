@@ -23,6 +23,7 @@ from kubechronicle.api.errors.field_errors import (
     required,
     too_long,
 )
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
 from kubechronicle.api.strategy.write_context import Requester
 from kubechronicle.api.values import names
@@ -89,31 +90,6 @@ _CHECKS: Final = (Check.METADATA, Check.CHANGE, Check.METADATA_CHANGE)
 
 # -- validation -------------------------------------------------------------------------------------------------------
 
-USAGES: Final = (
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-)
 LEGACY_SIGNER: Final = "kubernetes.io/legacy-unknown"
 MIN_SECONDS: Final = 600
 MAX_DOMAIN: Final = 253
@@ -167,11 +143,11 @@ def _request(obj: Object, old: Object | None) -> list[Cause]:
     usages, before = spec.get("usages") or [], held.get("usages") or []
     if not usages:
         causes.append(required("spec.usages"))
-    if set(before) <= set(USAGES):
+    if set(before) <= set(enum("certificates.v1.KeyUsage")):
         causes += [
-            not_supported(f"spec.usages[{index}]", usage, USAGES)
+            not_supported(f"spec.usages[{index}]", usage, enum("certificates.v1.KeyUsage"))
             for index, usage in enumerate(usages)
-            if usage not in USAGES
+            if usage not in enum("certificates.v1.KeyUsage")
         ]
     if len(set(before)) == len(before):
         causes += unique(usages, "spec.usages")

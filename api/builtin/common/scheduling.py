@@ -27,6 +27,7 @@ from kubechronicle.api.errors.field_errors import (
     not_supported,
     required,
 )
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
@@ -239,14 +240,14 @@ def topology_spread(constraints: Sequence[Object], field: str, *, merged: bool =
             causes.append(invalid_value(f"{path}.maxSkew", skew, _POSITIVE))
         if not key:
             causes.append(required(f"{path}.topologyKey", "can not be empty"))
-        causes += one_of_if_set(action, ("DoNotSchedule", "ScheduleAnyway"), f"{path}.whenUnsatisfiable")
+        causes += one_of_if_set(action, enum("core.v1.UnsatisfiableConstraintAction"), f"{path}.whenUnsatisfiable")
         later[key, action] -= 1
         if later[key, action]:
             place = f"{path}.{{topologyKey, whenUnsatisfiable}}"
             causes.append(duplicate(place, f"{{{key}, {action}}}"))
         causes += _min_domains(constraint.get("minDomains"), action, f"{path}.minDomains")
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            causes += one_of_if_set(constraint.get(name), ("Honor", "Ignore"), f"{path}.{name}")
+            causes += one_of_if_set(constraint.get(name), enum("core.v1.NodeInclusionPolicy"), f"{path}.{name}")
         if constraint.get("matchLabelKeys"):
             causes += _label_keys(constraint, path) if merged else _unmerged_keys(constraint, f"{path}.matchLabelKeys")
         causes += label_selector(constraint.get("labelSelector"), f"{path}.labelSelector")

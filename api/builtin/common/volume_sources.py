@@ -12,6 +12,7 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.checks import dns_label, in_range, missing, no_backsteps, one_of_if_set, wrong
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
@@ -31,24 +32,14 @@ def needs(*members: str, then: Source | None = None) -> Source:
     return check
 
 
-HOST_PATH_TYPES: Final = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-)
-
-
 def host_path(source: Object, field: str) -> list[Cause]:
     """Check the path and the type of a path on the node."""
     path = source.get("path", "")
     if not path:
         return [required(f"{field}.path")]
-    return no_backsteps(path, f"{field}.path") + one_of_if_set(source.get("type"), HOST_PATH_TYPES, f"{field}.type")
+    return no_backsteps(path, f"{field}.path") + one_of_if_set(
+        source.get("type"), enum("core.v1.HostPathType"), f"{field}.type"
+    )
 
 
 def partition(source: Object, field: str) -> list[Cause]:
@@ -168,8 +159,8 @@ _BLOB_DISK: Final = "https://{account-name}.blob.core.windows.net/{container-nam
 def azure_disk(source: Object, field: str) -> list[Cause]:
     """Check the modes of an Azure disk, and that its URI fits its kind."""
     uri, kind = source.get("diskURI", ""), source.get("kind")
-    causes = one_of_if_set(source.get("cachingMode"), ("None", "ReadOnly", "ReadWrite"), f"{field}.cachingMode")
-    causes += one_of_if_set(kind, ("Dedicated", "Managed", "Shared"), f"{field}.kind")
+    causes = one_of_if_set(source.get("cachingMode"), enum("core.v1.AzureDataDiskCachingMode"), f"{field}.cachingMode")
+    causes += one_of_if_set(kind, enum("core.v1.AzureDataDiskKind"), f"{field}.kind")
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
         causes.append(not_supported(f"{field}.diskURI", uri, (_MANAGED_DISK,)))
     if kind not in (None, "Managed") and not uri.startswith("https://"):

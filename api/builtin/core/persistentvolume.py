@@ -58,7 +58,6 @@ from kubechronicle.api.builtin.common.volume_sources import (
 from kubechronicle.api.builtin.core.persistentvolumeclaim import (
     BETA_STORAGE_CLASS,
     OLD_CLASS,
-    VOLUME_MODES,
     access_modes,
     class_name,
     short_access_modes,
@@ -66,6 +65,7 @@ from kubechronicle.api.builtin.core.persistentvolumeclaim import (
 )
 from kubechronicle.api.builtin.core.pod.warnings import node_term_warnings
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -102,7 +102,6 @@ def stamp_phase_change(new: Object, old: Object, now: str) -> None:
 
 # -- validation -------------------------------------------------------------------------------------------------------
 
-RECLAIM_POLICIES: Final = ("Delete", "Recycle", "Retain")
 PV_SOURCE: Final = "spec.persistentvolumesource is immutable after creation"
 
 
@@ -118,7 +117,7 @@ def volume_spec(spec: Object, field: str) -> list[Cause]:
         causes += basic_amount(given, f"{path}[{name}]") + positive(given, f"{path}[{name}]")
     policy, path = spec.get("persistentVolumeReclaimPolicy", ""), f"{field}.persistentVolumeReclaimPolicy"
     if policy:
-        causes += one_of(policy, RECLAIM_POLICIES, path)
+        causes += one_of(policy, enum("core.v1.PersistentVolumeReclaimPolicy"), path)
     affinity = spec.get("nodeAffinity")
     if affinity is not None:
         if affinity.get("required") is None:
@@ -135,7 +134,7 @@ def volume_spec(spec: Object, field: str) -> list[Cause]:
         causes.append(forbidden(path, "may not be 'recycle' for a hostPath mount of '/'"))
     if spec.get("storageClassName"):
         causes += dns_subdomain(spec["storageClassName"], f"{field}.storageClassName")
-    causes += one_of_if_set(spec.get("volumeMode"), VOLUME_MODES, f"{field}.volumeMode")
+    causes += one_of_if_set(spec.get("volumeMode"), enum("core.v1.PersistentVolumeMode"), f"{field}.volumeMode")
     attributes = spec.get("volumeAttributesClassName")
     if attributes is not None:
         path = f"{field}.volumeAttributesClassName"

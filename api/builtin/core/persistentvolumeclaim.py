@@ -41,6 +41,7 @@ from kubechronicle.api.builtin.common.resource_amounts import (
     positive,
 )
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.meta.template_metadata import validate_template_metadata
 from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
@@ -95,7 +96,6 @@ def prepare_claim_update(new: Object, old: Object) -> None:
 # -- validation -------------------------------------------------------------------------------------------------------
 
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-VOLUME_MODES: Final = ("Block", "Filesystem")
 BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 CLAIM_UPDATE: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -126,7 +126,7 @@ def claim_spec(spec: Object, field: str, *, old: Object | None = None) -> list[C
         causes += positive(storage, path) or amount("storage", storage, path)
     if spec.get("storageClassName"):
         causes += dns_subdomain(spec["storageClassName"], f"{field}.storageClassName")
-    causes += one_of_if_set(spec.get("volumeMode"), VOLUME_MODES, f"{field}.volumeMode")
+    causes += one_of_if_set(spec.get("volumeMode"), enum("core.v1.PersistentVolumeMode"), f"{field}.volumeMode")
     causes += _data_sources(spec, field, old or {})
     if spec.get("volumeAttributesClassName"):
         causes += dns_subdomain(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName")

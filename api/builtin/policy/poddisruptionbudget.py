@@ -23,6 +23,7 @@ from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, name_of
 from kubechronicle.api.builtin.common.version_conversion import lossless_pair, renaming, typed
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.strategy.strategy import Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -59,7 +60,7 @@ def validate_disruption_budget(obj: Object) -> list[Cause]:
             causes += int_or_percent(value, f"spec.{name}") + at_most_100_percent(value, f"spec.{name}")
     policy = spec.get("unhealthyPodEvictionPolicy")
     causes += label_selector(spec.get("selector"), "spec.selector")
-    allowed = ("AlwaysAllow", "IfHealthyBudget")
+    allowed = enum("policy.v1.UnhealthyPodEvictionPolicyType")
     if policy is not None and policy not in allowed:
         causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, allowed))
     return causes

@@ -24,6 +24,7 @@ from kubechronicle.api.errors.field_errors import (
     too_long,
     too_many,
 )
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.strategy.gated_fields import GatedField
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
@@ -77,8 +78,6 @@ def validate_csi_node_update(new: Object, old: Object, mutable: Collection[str] 
 # -- health of storage (KEP-5030) -------------------------------------------------------------------------------------
 
 HEALTH: Final = ("StorageDegraded", "StorageUnreachable")
-ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-VOLUME_MODES: Final = ("Block", "Filesystem")
 MAX_HEALTH_CONDITIONS: Final = 16
 MAX_HEALTH_REASON: Final = 256
 MAX_HEALTH_MESSAGE: Final = 1024
@@ -107,7 +106,10 @@ def _health_condition(condition: Object, path: str) -> list[Cause]:
     causes += condition_reason(condition.get("reason", ""), f"{path}.reason", MAX_HEALTH_REASON)
     if len(condition.get("message", "").encode()) > MAX_HEALTH_MESSAGE:
         causes.append(too_long(f"{path}.message", MAX_HEALTH_MESSAGE))
-    for name, choices in (("accessMode", ACCESS_MODES), ("volumeMode", VOLUME_MODES)):
+    for name, choices in (
+        ("accessMode", enum("core.v1.PersistentVolumeAccessMode")),
+        ("volumeMode", enum("core.v1.PersistentVolumeMode")),
+    ):
         if condition.get(name) is not None and condition[name] not in choices:
             causes.append(not_supported(f"{path}.{name}", condition[name], choices))
     return causes

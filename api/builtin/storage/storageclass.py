@@ -16,6 +16,7 @@ from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Cells, Printer, age_of, field_column, name_of
 from kubechronicle.api.builtin.common.scheduling import old_label_warnings
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value, required, too_long
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -52,7 +53,7 @@ def validate_storage_class(obj: Object) -> list[Cause]:
     causes += one_of_if_set(policy or None, ("Delete", "Retain"), "reclaimPolicy")
     if mode is None:
         causes.append(required("volumeBindingMode"))
-    causes += one_of_if_set(mode, ("Immediate", "WaitForFirstConsumer"), "volumeBindingMode")
+    causes += one_of_if_set(mode, enum("storage.v1.VolumeBindingMode"), "volumeBindingMode")
     return causes + _topologies(obj.get("allowedTopologies") or ())
 
 

@@ -17,12 +17,12 @@ from kubechronicle.api.errors.field_errors import (
     too_long,
     too_many,
 )
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.values.objects import Object
 
 MAX_RULES: Final = 20
 MAX_EXIT_CODES: Final = 255
 MAX_SUCCEEDED_INDEXES: Final = 64 * 1024
-_FAILURE_ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 _STATUSES: Final = ("False", "True", "Unknown")
 
 
@@ -50,7 +50,7 @@ def failure_policy(spec: Object, field: str) -> list[Cause]:
                 detail = "requires the backoffLimitPerIndex to be set"
                 causes.append(invalid_value(f"{place}.action", action, detail))
         else:
-            causes += _one_of(action, _FAILURE_ACTIONS, f"{place}.action")
+            causes += _one_of(action, enum("batch.v1.PodFailurePolicyAction"), f"{place}.action")
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
         if codes is not None:
             causes += _exit_codes(codes, containers, f"{place}.onExitCodes")
@@ -74,7 +74,7 @@ def _invalid(field: str, detail: str) -> Cause:
 
 def _exit_codes(codes: Object, containers: set[Any], field: str) -> list[Cause]:
     operator, name, values = codes.get("operator", ""), codes.get("containerName"), codes.get("values") or []
-    causes = _one_of(operator, ("In", "NotIn"), f"{field}.operator")
+    causes = _one_of(operator, enum("batch.v1.PodFailurePolicyOnExitCodesOperator"), f"{field}.operator")
     if name is not None and name not in containers:
         detail = "must be one of the container or initContainer names in the pod template"
         causes.append(invalid_value(f"{field}.containerName", name, detail))

@@ -22,6 +22,7 @@ from kubechronicle.api.builtin.common.checks import (
     wrong,
 )
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
 
@@ -249,7 +250,7 @@ def _action(name: str, action: Object, field: str, grace: int | None) -> list[Ca
         return port_number_or_name(action.get("port", 0), f"{field}.port")
     if name == "grpc":
         causes = port_number(action.get("port", 0), f"{field}.port")
-        return causes + one_of_if_set(action.get("mode"), ("Plaintext", "TLS"), f"{field}.mode")
+        return causes + one_of_if_set(action.get("mode"), enum("core.v1.GRPCProbeMode"), f"{field}.mode")
     if name == "sleep":
         seconds = action.get("seconds", 0)
         if grace is None or 0 <= seconds <= grace:
@@ -258,7 +259,7 @@ def _action(name: str, action: Object, field: str, grace: int | None) -> list[Ca
         return [invalid_value(field, seconds, detail)]
     causes = [] if action.get("path") else [required(f"{field}.path")]
     causes += port_number_or_name(action.get("port", 0), f"{field}.port")
-    causes += one_of_if_set(action.get("scheme", ""), ("HTTP", "HTTPS"), f"{field}.scheme")
+    causes += one_of_if_set(action.get("scheme", ""), enum("core.v1.URIScheme"), f"{field}.scheme")
     for header in action.get("httpHeaders") or ():
         if not _HEADER.match(header.get("name", "")):
             causes.append(invalid_value(f"{field}.httpHeaders", header.get("name", ""), _HEADER_MESSAGE))

@@ -29,6 +29,7 @@ from kubechronicle.api.errors.field_errors import (
     required,
     too_long,
 )
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 
@@ -81,8 +82,8 @@ def container(given: Object, field: str, facts: PodFacts) -> list[Cause]:
     if given.get("volumeDevices"):
         causes += _devices(given, f"{field}.volumeDevices", facts.volumes)
     policy = given.get("imagePullPolicy", "")
-    if policy not in PULL_POLICIES:
-        causes += one_of(policy, PULL_POLICIES, f"{field}.imagePullPolicy")
+    if policy not in enum("core.v1.PullPolicy"):
+        causes += one_of(policy, enum("core.v1.PullPolicy"), f"{field}.imagePullPolicy")
     if given.get("resources"):
         causes += requirements(given["resources"], f"{field}.resources", facts.claims)
     if given.get("resizePolicy"):
@@ -227,7 +228,6 @@ def _resize_policy(policies: Sequence[Object], field: str, restart_policy: str) 
 
 MAX_RESTART_RULES: Final = 20
 MAX_EXIT_CODES: Final = 255
-_RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 _RULES_NEED_POLICY: Final = "must specify restartPolicy when restart rules are used"
 _NO_RULES_OF_SIDECARS: Final = "restartPolicyRules are not allowed for init containers with restart policy Always"
 _RESTART_ACTIONS: Final = ("Restart", "RestartAllContainers")
@@ -241,8 +241,8 @@ def _restart_policy(given: Object, field: str, *, of_all: bool) -> list[Cause]:
         if not rules:
             return causes
         causes.append(required(f"{field}.restartPolicy", _RULES_NEED_POLICY))
-    elif policy not in _RESTART_POLICIES:
-        causes.append(not_supported(f"{field}.restartPolicy", policy, _RESTART_POLICIES))
+    elif policy not in enum("core.v1.RestartPolicy"):
+        causes.append(not_supported(f"{field}.restartPolicy", policy, enum("core.v1.RestartPolicy")))
     path = f"{field}.restartPolicyRules"
     if len(rules) > MAX_RESTART_RULES:
         causes.append(too_long(path, MAX_RESTART_RULES))
@@ -391,6 +391,3 @@ def trimmed_image(given: Object, field: str) -> list[Cause]:
     if image == image.strip():
         return []
     return [invalid_value(f"{field}.image", image, "must not have leading or trailing whitespace")]
-
-
-PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")

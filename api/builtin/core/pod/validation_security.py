@@ -18,6 +18,7 @@ from kubechronicle.api.errors.field_errors import (
     required,
     too_long,
 )
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.values.objects import Object
 
 PROFILE_TYPES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -150,7 +151,7 @@ def container_context(context: Object, field: str, *, host_users: bool) -> list[
     causes = _ids(context, field, "runAsUser", "runAsGroup")
     mount = context.get("procMount")
     if mount is not None:
-        causes += one_of_if_set(mount, ("Default", "Unmasked"), f"{field}.procMount")
+        causes += one_of_if_set(mount, enum("core.v1.ProcMountType"), f"{field}.procMount")
         if host_users and mount == "Unmasked":
             detail = "`hostUsers` must be false to use `Unmasked`"
             causes.append(invalid_value(f"{field}.procMount", mount, detail))
@@ -207,12 +208,12 @@ def pod_context(context: Object, spec: Object, field: str, options: PodOptions =
     if context.get("sysctls"):
         causes += _sysctls(context["sysctls"], spec, f"{field}.sysctls")
     policy = context.get("fsGroupChangePolicy")
-    causes += one_of_if_set(policy, ("Always", "OnRootMismatch"), f"{field}.fsGroupChangePolicy")
+    causes += one_of_if_set(policy, enum("core.v1.PodFSGroupChangePolicy"), f"{field}.fsGroupChangePolicy")
     causes += _seccomp(context.get("seccompProfile"), f"{field}.seccompProfile")
     causes += _windows(context.get("windowsOptions"), f"{field}.windowsOptions")
     causes += _app_armor(context.get("appArmorProfile"), f"{field}.appArmorProfile")
     policy = context.get("supplementalGroupsPolicy")
-    causes += one_of_if_set(policy, ("Merge", "Strict"), f"{field}.supplementalGroupsPolicy")
+    causes += one_of_if_set(policy, enum("core.v1.SupplementalGroupsPolicy"), f"{field}.supplementalGroupsPolicy")
     choices = ("MountOption", "Recursive") if options.mounts_with_label else ("Recursive",)
     return causes + one_of_if_set(context.get("seLinuxChangePolicy"), choices, f"{field}.seLinuxChangePolicy")
 

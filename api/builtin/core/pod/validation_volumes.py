@@ -45,8 +45,8 @@ from kubechronicle.api.builtin.common.volume_sources import (
 )
 from kubechronicle.api.builtin.core.persistentvolumeclaim import claim_template
 from kubechronicle.api.builtin.core.pod.validation_container_parts import field_reference, resource_reference
-from kubechronicle.api.builtin.core.pod.validation_containers import PULL_POLICIES
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
 
@@ -258,7 +258,7 @@ def _ephemeral(source: Object, field: str) -> list[Cause]:
 
 
 def _image(source: Object, field: str) -> list[Cause]:
-    return one_of(source.get("pullPolicy", ""), PULL_POLICIES, f"{field}.pullPolicy")
+    return one_of(source.get("pullPolicy", ""), enum("core.v1.PullPolicy"), f"{field}.pullPolicy")
 
 
 POD_SOURCES: Final[Mapping[str, Source]] = {

@@ -25,16 +25,15 @@ from kubechronicle.api.builtin.common.checks import (
 from kubechronicle.api.builtin.common.go_shapes import record
 from kubechronicle.api.builtin.common.network_values import ip_warnings, legacy_cidr, legacy_ip, staying_valid
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.kinds.reading import enum
 from kubechronicle.api.meta.metadata import validate_labels
 from kubechronicle.api.values.objects import Object
 
-SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 TRAFFIC_POLICIES: Final = ("Cluster", "Local")
 DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 CLOSE: Final = DISTRIBUTIONS[:1]
 """The distributions before PreferSameTrafficDistribution (KEP-3015)."""
 FAMILIES: Final = ("IPv4", "IPv6")
-FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
 MAX_AFFINITY_SECONDS: Final = 86400
 SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
 TOPOLOGY_HINTS: Final = "service.kubernetes.io/topology-aware-hints"
@@ -79,7 +78,7 @@ def _service(obj: Object, old: Object, distributions: Sequence[str], *, strict: 
     for index, address in enumerate(spec.get("externalIPs") or ()):
         field = f"spec.externalIPs[{index}]"
         causes += legacy_ip(address, field, known) or non_special_ip(address, field)
-    causes += one_of(kind, SERVICE_TYPES, "spec.type")
+    causes += one_of(kind, enum("core.v1.ServiceType"), "spec.type")
     causes += _port_conflicts(ports, kind)
     causes += _source_ranges(obj, old, strict=strict)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
@@ -117,7 +116,7 @@ def _port(port: Object, field: str, *, many: bool, seen: set[str]) -> list[Cause
 
 def _affinity(spec: Object) -> list[Cause]:
     affinity, field = spec.get("sessionAffinity", ""), "spec.sessionAffinityConfig"
-    causes = one_of(affinity, ("ClientIP", "None"), "spec.sessionAffinity")
+    causes = one_of(affinity, enum("core.v1.ServiceAffinity"), "spec.sessionAffinity")
     config = spec.get("sessionAffinityConfig")
     if affinity == "None" and config is not None:
         return [*causes, forbidden(field, "must not be set when session affinity is None")]
@@ -154,7 +153,7 @@ def cluster_ips(spec: Object, held: Container[str] = ()) -> list[Cause]:
             causes.append(not_supported(f"spec.ipFamilies[{index}]", family, FAMILIES))
         if again:
             causes.append(duplicate(f"spec.ipFamilies[{index}]", family))
-    causes += one_of_if_set(spec.get("ipFamilyPolicy"), FAMILY_POLICIES, "spec.ipFamilyPolicy")
+    causes += one_of_if_set(spec.get("ipFamilyPolicy"), enum("core.v1.IPFamilyPolicy"), "spec.ipFamilyPolicy")
     bad = False
     for index, each in enumerate(addresses):
         if index == 0 and each == "None":
