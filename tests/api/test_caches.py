@@ -47,6 +47,7 @@ ALLOWED = {
     "api.configuration.structuring.converter": "by a flag",
     "api.features.gates.gates_of": "by releases of which the package has a table",
     "api.configuration.structuring.fields_of": BY_TYPE,
+    "api.kinds.reading.enum": BY_NAME,
     "api.kinds.reading.release": BY_NAME,
     "api.openapi.schemas._kinds_by_definition": "by releases, of which a server has one",
     "api.openapi.v3._makers": NO_ARGUMENT,
