@@ -6,6 +6,7 @@ Source: cel-go ``common/stdlib/standard.go``.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -97,10 +98,6 @@ def _comparison(operator: str) -> Function:
     return _function(operator, *rows)
 
 
-def _concatenated(left: Any, right: Any) -> Any:
-    return left + right
-
-
 def _in_list(value: Any, items: Sequence[Any]) -> bool:
     return any(equal(value, item) for item in items)
 
@@ -126,14 +123,14 @@ OPERATORS: Final = (
     _function("_!=_", ("not_equals", (A, A), BOOL, lambda left, right: not equal(left, right))),
     _function(
         "_+_",
-        ("add_bytes", (BYTES, BYTES), BYTES, _concatenated),
-        ("add_double", (DOUBLE, DOUBLE), DOUBLE, _concatenated),
+        ("add_bytes", (BYTES, BYTES), BYTES, arithmetic.add_text),
+        ("add_double", (DOUBLE, DOUBLE), DOUBLE, operator.add),
         ("add_duration_duration", (DURATION, DURATION), DURATION, arithmetic.add_durations),
         ("add_duration_timestamp", (DURATION, TIMESTAMP), TIMESTAMP, arithmetic.add_timestamp),
         ("add_timestamp_duration", (TIMESTAMP, DURATION), TIMESTAMP, arithmetic.add_to_timestamp),
         ("add_int64", (INT, INT), INT, arithmetic.add_int),
         ("add_list", (LIST_A, LIST_A), LIST_A, arithmetic.add_list),
-        ("add_string", (STRING, STRING), STRING, _concatenated),
+        ("add_string", (STRING, STRING), STRING, arithmetic.add_text),
         ("add_uint64", (UINT, UINT), UINT, arithmetic.add_uint),
     ),
     _function(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
-from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
+from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -20,6 +20,14 @@ from kubechronicle.api.cel.values import (
     Timestamp,
     UInt,
 )
+from kubechronicle.api.values.allowance import ALLOWANCE
+
+MAX_ITEMS: Final = 1_000_000
+"""The longest list that ``+`` may make: doubling a list costs little budget, but memory."""
+SHORT: Final = 1000
+"""Characters, bytes or items of a sum that are not counted: a program has far too few sums for many of these."""
+
+Text = TypeVar("Text", str, bytes)
 
 
 def checked_int(number: int) -> int:
@@ -126,10 +134,23 @@ def divide_double(left: float, right: float) -> float:
     return float("-inf") if negative else float("inf")
 
 
-# -- lists and times --------------------------------------------------------------------------------------------------
+# -- texts, lists and times -------------------------------------------------------------------------------------------
+
+
+def add_text(left: Text, right: Text) -> Text:
+    """Join strings or bytes. Their cost does not bound them where the checker knows no types."""
+    size = len(left) + len(right)
+    if size > SHORT:
+        ALLOWANCE.get().make(size)
+    return left + right
 
 
 def add_list(left: list[Any] | tuple[Any, ...], right: list[Any] | tuple[Any, ...]) -> list[Any]:
+    size = len(left) + len(right)
+    if size > MAX_ITEMS:
+        raise CostExceeded
+    if size > SHORT:
+        ALLOWANCE.get().make(8 * size)
     if type(left) is not list and hasattr(left, "cel_add"):
         return cast(list[Any], left.cel_add(right))
     return [*left, *right]

@@ -10,6 +10,7 @@ import pytest
 
 from kubechronicle.api.cel import base_environment
 from kubechronicle.api.cel.costs.cost_estimate import estimate, no_sizes
+from kubechronicle.api.cel.errors import CostExceeded
 from kubechronicle.api.cel.evaluation.program import Program
 from kubechronicle.api.cel.library import estimates
 from kubechronicle.api.cel.types import DYN, STRING
@@ -147,12 +148,15 @@ def test_one_call_on_shared_or_large_values_ends(expression: str) -> None:
         "lists.range(1000).map(x, lists.range(10000) + lists.range(10000)).size() > 0",
         "lists.range(1000).map(x, value.split('')).size() > 0",
         "lists.range(1000).map(x, lists.range(1000).map(y, value).join(value)).size() > 0",
+        "[dyn(value)]" + ".map(x, x + x)" * 18 + ".size() > 0",
+        "[dyn(bytes(value))]" + ".map(x, x + x)" * 18 + ".size() > 0",
+        "[dyn([value])]" + ".map(x, x + x)" * 26 + ".size() > 0",
     ],
-    ids=["replace", "add", "split", "join"],
+    ids=["replace", "add", "split", "join", "add-any-texts", "add-any-bytes", "add-any-lists"],
 )
 def test_the_values_of_one_evaluation_are_bounded(expression: str) -> None:
     program = SCOPE.compile(expression)
-    with pytest.raises(UsedUp), allowed(InThread(thread_time, 60.0, UsedUp)):
+    with pytest.raises((UsedUp, CostExceeded)), allowed(InThread(thread_time, 60.0, UsedUp)):
         program.evaluate({"value": "a" * 2000}, 10**9)
     assert MOST_MADE < 100 << 20
 
