@@ -149,7 +149,7 @@ class Collection:
                 if asked:
                     continue
             decision = decide(node, states, self._graph.dependents(node.uid))
-            cause = self._queue.cause(key)
+            cause = self._builder.end_of(node) or self._queue.cause(key)
             if not cause and decision.act not in (Act.NOTHING, Act.LATER, Act.AWAIT_DEPENDENTS):
                 cause = await self._end_of_owner(node, states) or entry.revision
             writer = OwnWriter(self._store, rt, node, revision=entry.revision, cause=cause)

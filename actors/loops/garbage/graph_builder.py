@@ -54,6 +54,8 @@ GATHERING = 0.02
 RETRY_DELAY = 0.1
 # Reports of owners in other namespaces that wait to be written. Further ones are dropped, as client-go drops Events.
 MAX_REPORTS = 100
+# Owners whose end is remembered, as the cause of what happens to their dependents; of others, the log is asked.
+MOST_ENDS = 10_000
 
 
 class Follower:
@@ -89,6 +91,7 @@ class GraphBuilder:
         self._worker_waits = trio.Event()
         self._reports, self._unreported = trio.open_memory_channel[tuple[Entry, str]](MAX_REPORTS)
         self._history_lost = trio.Event()
+        self._ends: dict[str, int] = {}  # by uid: the revision at which an owner was deleted, or began to wait
 
     async def run(self) -> None:
         """Follow all resources. Return when changes were compacted before they were read: the graph misses them."""
@@ -172,6 +175,7 @@ class GraphBuilder:
                 effects = self.graph.put(entry.key, entry.uid, node_of(entry))
             if effects is not NOTHING:
                 found.append((effects, event.revision))
+                self._note_end(entry.uid, event.revision)
         # The graph has the whole batch now, so other tasks may run.
         for effects, cause in found:
             await self._queue_effects(effects, cause)
@@ -179,6 +183,15 @@ class GraphBuilder:
         with trio.move_on_after(GATHERING):
             await self._worker_waits.wait()
         self._progress.unpark_all()
+
+    def _note_end(self, uid: str, revision: int) -> None:
+        self._ends[uid] = revision
+        if len(self._ends) > MOST_ENDS:
+            del self._ends[next(iter(self._ends))]
+
+    def end_of(self, node: Node) -> int:
+        """Return the revision at which an owner of the object ended lately; NO_CHANGE if none is remembered."""
+        return max((self._ends.get(owner.uid, NO_CHANGE) for owner in node.owners), default=NO_CHANGE)
 
     async def _queue_effects(self, effects: Effects, cause: int = NO_CHANGE) -> None:
         """Queue objects. ``cause``: the revision of the change of their owner or dependent (loops/causes.py)."""
