@@ -1,4 +1,5 @@
-"""RevisionCauses: a change with the chain of its causes, up to a person, a program or the server's own start.
+"""RevisionCauses: a change with the chain of its causes, up to a person, a program or the server's own start; and
+RevisionConsequences: the deletions that followed from changes.
 
     revision 9    the garbage collector deletes a Pod          recorded: 8
     revision 8    the garbage collector deletes a ReplicaSet   recorded: 7
@@ -16,21 +17,29 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+import orjson
+import trio
+
 from kubechronicle.actors.history.change_records import change_of
 from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_entries import SecretValues
+from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.explaining.causes import (
+    CONTROLLERS,
     NAMESPACES,
     Asked,
     Asking,
     Cause,
     Fact,
     Seen,
+    because,
     cause_of,
+    causes_of,
     explained,
     fact_of,
 )
 from kubechronicle.api.history.masking import masked_change
+from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
@@ -164,3 +173,131 @@ def _link(fact: Fact, cause: Cause | None) -> dict[str, Any]:
     if cause is None:
         return dict(fact.document)
     return fact.document | {"because": str(cause.revision), "known": cause.kind, "explained": explained(cause)}
+
+
+MOST_ROOTS: Final = 5000
+MOST_CONSEQUENCES: Final = 5000
+AT_ONCE: Final = 500
+"""Causes in one query of the log."""
+MOST_INFERRED: Final = 20_000
+"""Changes after the first root that are searched for consequences that nobody recorded."""
+
+
+async def consequences(
+    changes: LogChanges,
+    may_list: MayList,
+    selected: RevisionSelection,
+    *,
+    everything: bool,
+    values: SecretValues | None = None,
+) -> dict[str, Any]:
+    """Return the RevisionConsequences of the selected changes: the deletions that followed from them, oldest first.
+
+    Each is a Revision with its objects as the log holds them, and with its cause. ``hidden``: the number of those that
+    the client may not list. ``truncated``: there are more. ``inferredUntil``: up to this revision, those that nobody
+    recorded were searched, too.
+    """
+    finding = _Consequences(changes, values or SecretValues())
+    newest = await changes.newest(None)
+    query = replace(selected.query, newest_first=False, with_replaced=False)
+    if everything and not query.namespace:
+        query = replace(query, namespaced=None)
+    roots = [] if selected.is_empty else [record.revision for record, _ in await _all(changes, query, MOST_ROOTS)]
+    await finding.recorded(roots)
+    until = await finding.inferred(roots, newest) if roots else newest
+    items, hidden, listed = list[Any](), 0, dict[str, int]()
+    for number in sorted(finding.causes):
+        pair = await _one(changes, number)
+        if pair is None:
+            continue
+        record, before = pair
+        namespace = record.key.namespace
+        if namespace not in listed:
+            listed[namespace] = await may_list(namespace)
+        if number < listed[namespace]:
+            hidden += 1
+            continue
+        entry = await changes.entry(record, before, content="states")
+        items.append(orjson.loads(entry.json) | because(finding.causes[number]))
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RevisionConsequences",
+        "metadata": {"resourceVersion": str(newest)},
+        "items": items,
+        "hidden": hidden,
+        "truncated": finding.truncated,
+        "inferredUntil": str(until),
+    }
+
+
+async def _all(changes: LogChanges, query: ChangeQuery, most: int) -> list[tuple[Record, Record | None]]:
+    """Return the matching changes, oldest first, at most ``most``."""
+    found: list[tuple[Record, Record | None]] = []
+    while len(found) < most:
+        limit = min(AT_ONCE, most - len(found))
+        chunk = await changes.log.changes(query, limit=limit)
+        found += chunk
+        await trio.lowlevel.checkpoint()
+        if chunk.is_last(limit):
+            break
+        query = replace(query, after=chunk[-1][0].revision)
+    return found
+
+
+class _Consequences:
+    """The deletions that follow from changes. ``causes``: by revision."""
+
+    def __init__(self, changes: LogChanges, values: SecretValues) -> None:
+        self._changes, self._values = changes, values
+        self.causes: dict[int, Cause] = {}
+        self.truncated = False
+
+    async def recorded(self, roots: Sequence[int]) -> None:
+        """Follow the recorded causes, level by level."""
+        seen, level = set(roots), sorted(roots)
+        while level and not self.truncated:
+            below: list[int] = []
+            for start in range(0, len(level), AT_ONCE):
+                part = tuple(level[start : start + AT_ONCE])
+                query = ChangeQuery(causes=part, after=part[0], newest_first=False)
+                for record, before in await _all(self._changes, query, MOST_CONSEQUENCES):
+                    if record.revision in seen or not self._follows(record):
+                        continue
+                    seen.add(record.revision)
+                    below.append(record.revision)
+                    if _deletes(record, before):
+                        self.causes[record.revision] = Cause(record.who.cause if record.who else 0, "recorded")
+            self.truncated = len(self.causes) >= MOST_CONSEQUENCES
+            level = sorted(below)
+
+    def _follows(self, record: Record) -> bool:
+        """Return False for a client's own change, such as a restore: it is no consequence of what it undoes."""
+        return record.who is not None and record.who.user.startswith(CONTROLLERS)
+
+    async def inferred(self, roots: Sequence[int], newest: int) -> int:
+        """Add the deletions by programs that record no cause. Return the last revision that was searched."""
+        query = ChangeQuery(after=min(roots) - 1, until=newest, newest_first=False, not_resources=NOISY_RESOURCES)
+        pairs = await _all(self._changes, query, MOST_INFERRED)
+        facts: list[Fact] = []
+        for record, before in pairs:
+            readable, size = await self._changes.may_read(record), pair_size((record, before))
+            await self._changes.turn.begin(size)
+            make = partial(_fact, record, before, self._values, "", readable=readable)
+            facts.append(await self._changes.turn.run(size, make))
+        found, following = causes_of(facts), set(roots) | self.causes.keys()
+        for fact, (record, before) in zip(facts, pairs, strict=True):
+            cause = found.get(fact.revision)
+            if cause is None or cause.revision not in following or fact.revision in following:
+                continue
+            if fact.is_controller:
+                following.add(fact.revision)
+                if _deletes(record, before):
+                    self.causes[fact.revision] = cause
+        return pairs[-1][0].revision if len(pairs) >= MOST_INFERRED else newest
+
+
+def _deletes(record: Record, before: Record | None) -> bool:
+    """Tell whether a change ended an object, or marked it for deletion."""
+    if record.operation is Operation.DELETE:
+        return before is None or b'"deletionTimestamp":' not in before.body
+    return before is not None and b'"deletionTimestamp":' in record.body and b'"deletionTimestamp":' not in before.body

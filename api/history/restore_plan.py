@@ -35,7 +35,7 @@ from kubechronicle.api.history.restore_rules import (
 from kubechronicle.api.meta.owners import Key, keys_of, owner_references, owners_first
 from kubechronicle.api.values.objects import Object
 
-Action = Literal["create", "update", "replace", "delete", "leave"]
+Action = Literal["create", "update", "replace", "delete", "leave", "rebind"]
 IN_DELETION: Final = "it was being deleted"
 NEW_UID: Final = "(new)"
 """In a plan, the uid of an owner that the plan creates."""
@@ -51,6 +51,7 @@ class Step(NamedTuple):
     ``why``: the reason to leave it unchanged, or to delete and create it (``replace``) instead of changing it.
     ``problem``: the server's rejection in a dry run.
     ``differs``: the fields that are others now and stay so, because no request can set them.
+    ``cause``: the revision that the step undoes, 0 if it is not known.
     """
 
     action: Action
@@ -61,6 +62,7 @@ class Step(NamedTuple):
     why: str = ""
     problem: str = ""
     differs: str = ""
+    cause: int = 0
 
     @property
     def ended(self) -> bool:
@@ -68,13 +70,19 @@ class Step(NamedTuple):
         return self.action == "leave" and self.then is not None and "deletionTimestamp" in self.then["metadata"]
 
 
-def steps(then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool) -> list[Step]:
-    """Return the steps in order; unchanged objects come last. Only ``prune`` adds deletions, and none of namespaces."""
+def steps(
+    then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool, controlled: bool = False
+) -> list[Step]:
+    """Return the steps in order; unchanged objects come last. Only ``prune`` adds deletions, and none of namespaces.
+
+    ``controlled``: objects that a controller would make again are restored, too.
+    """
     done, left = [], []
     for key, was in then.items():
         differs = ""
         live = now.get(key)
-        why = lost(was) or (left_alone(live) if live is not None else _finished(was))
+        why = lost(was, controlled=controlled)
+        why = why or (left_alone(live, controlled=controlled) if live is not None else _finished(was))
         if why:
             left.append(Step("leave", key, was, live, why=why))
         elif live is None or live["metadata"].get("deletionTimestamp"):
@@ -126,6 +134,34 @@ def uid_in_plan(
     return ""
 
 
+def held(live: Object) -> str:
+    """Return the finalizers that hold an object in deletion; "": none, or it is in none."""
+    metadata = live["metadata"]
+    return ", ".join(metadata.get("finalizers") or ()) if metadata.get("deletionTimestamp") else ""
+
+
+def rebindings(plan: Iterable[Step], volumes: Mapping[str, Object]) -> list[Step]:
+    """Return the steps that bind present volumes to the claims that a plan creates again.
+
+    A volume that is retained names the uid of its dead claim, and is never bound to another one. ``volumes``: by name.
+    """
+    found = []
+    for step in plan:
+        if step.action != "create" or step.key[:2] != ("", "PersistentVolumeClaim") or step.then is None:
+            continue
+        live = volumes.get(str((step.then.get("spec") or {}).get("volumeName") or ""))
+        reference = ((live or {}).get("spec") or {}).get("claimRef") or {}
+        was = step.then["metadata"].get("uid")
+        if live is None or not was or reference.get("uid") != was:
+            continue
+        change = Difference("replace", ("spec", "claimRef", "uid"), "spec.claimRef.uid", was, NEW_UID)
+        key = ("", "PersistentVolume", "", live["metadata"]["name"])
+        found.append(
+            Step("rebind", key, step.then, live, (change,), why=f"its claim is {step.key[3]} in {step.key[2]}")
+        )
+    return found
+
+
 # -- objects that a plan leaves ----------------------------------------------------------------------------------------
 
 
@@ -146,13 +182,16 @@ def _at(found: Any, path: tuple[str, ...]) -> Any:
     return found
 
 
-def left_alone(found: Object) -> str:
-    """Return the reason not to restore an object: its controller makes it. "" if there is none."""
+def left_alone(found: Object, *, controlled: bool = False) -> str:
+    """Return the reason not to restore an object: its controller makes it. "" if there is none.
+
+    ``controlled``: that an owner controls it is none.
+    """
     metadata = found["metadata"]
     group = str(found.get("apiVersion", "")).rpartition("/")[0]
     kind, name = found.get("kind", ""), metadata["name"]
     for owner in metadata.get("ownerReferences") or ():
-        if owner.get("controller"):
+        if owner.get("controller") and not controlled:
             return f"{owner.get('kind')}/{owner.get('name')} makes it"
     if (group, kind) in LEFT_KINDS:
         return LEFT_KINDS[group, kind]
@@ -164,9 +203,9 @@ def left_alone(found: Object) -> str:
     return ""
 
 
-def lost(was: Object) -> str:
-    """Return the reason not to restore a past object, "" if there is none."""
-    return left_alone(was) or (IN_DELETION if was["metadata"].get("deletionTimestamp") else "")
+def lost(was: Object, *, controlled: bool = False) -> str:
+    """Return the reason not to restore a past object, "" if there is none. ``controlled``: as in ``left_alone``."""
+    return left_alone(was, controlled=controlled) or (IN_DELETION if was["metadata"].get("deletionTimestamp") else "")
 
 
 def _finished(was: Object) -> str:

@@ -70,11 +70,15 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A field that stays as it is. ``field``: "" for the whole object. ``revision``: the user's change of it."""
+    """A field that stays as it is. ``field``: "" for the whole object. ``revision``: the user's change of it.
+
+    ``others``: the fields that others have set, of an object that stays for that reason.
+    """
 
     field: str
     why: str
     revision: int
+    others: tuple[str, ...] = ()
 
 
 def _is_marked(obj: Object | None) -> bool:
@@ -156,7 +160,7 @@ def _without(change: Undone, state: Object | None) -> tuple[Object | None, list[
         assert change.after is not None
         later = [each.field for each in differences(state, target(state, change.after))]
         if later:
-            return state, [Conflict("", f"it has other changes since ({', '.join(later)})", change.revision)]
+            return state, [Conflict("", "it has other changes since", change.revision, tuple(later))]
         return None, []
     if change.before is None or change.after is None:
         return state, [Conflict("", "history has no former state", change.revision)]

@@ -13,7 +13,7 @@ store consistently.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,10 @@ class Reference:
     name: str
     uid: str
     blocks: bool = False
+
+
+def group_of(reference: Reference) -> str:
+    return reference.api_version.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +139,15 @@ class Graph:
     def dependents(self, uid: str) -> Collection[Node]:
         """Return the nodes with an owner of this uid."""
         return self._dependents.get(uid, {}).values()
+
+    def without_owner(self, group: str, kind: str) -> Iterator[Key]:
+        """Yield the objects with an owner of a kind that has no object of its uid."""
+        for uid, nodes in self._dependents.items():
+            if uid in self._places:
+                continue
+            for node in nodes.values():
+                if any(one.uid == uid and one.kind == kind and group_of(one) == group for one in node.owners):
+                    yield node.key
 
     def is_waiting(self, uid: str) -> bool:
         """Return True if the object waits for its dependents to be deleted first."""

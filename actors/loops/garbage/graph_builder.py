@@ -60,9 +60,13 @@ MOST_ENDS = 10_000
 
 class Follower:
     """The progress of one resource: its objects are in the graph once ``loaded``, its changes up to the reflector's
-    revision. A batch of changes is put into the graph before any other task runs."""
+    revision. A batch of changes is put into the graph before any other task runs.
 
-    def __init__(self) -> None:
+    ``is_late``: the resource was not served when the collector started.
+    """
+
+    def __init__(self, *, is_late: bool) -> None:
+        self.is_late = is_late
         self.scope = trio.CancelScope()
         self.loaded = False
         self.reflector: Reflector | None = None
@@ -120,13 +124,13 @@ class GraphBuilder:
         while True:
             registry = self._store.registry
             if registry is not known:
-                known = registry
+                is_late, known = known is not None, registry
                 served = {rt.resource: rt for rt in registry.stored() if is_collected(rt)}
                 for resource in self._followers.keys() - served.keys():
                     self._followers.pop(resource).scope.cancel()
                     self.graph.forget(resource)
                 for resource in served.keys() - self._followers.keys():
-                    follower = self._followers[resource] = Follower()
+                    follower = self._followers[resource] = Follower(is_late=is_late)
                     nursery.start_soon(self._follow, served[resource], follower)
                 for key in self.unknown_kinds:
                     self._queue.add(key)
@@ -159,6 +163,10 @@ class GraphBuilder:
             await self._queue_effects(self.graph.put(entry.key, entry.uid, node_of(entry)))
             await pauses.pause()
         follower.loaded = True
+        if follower.is_late:  # its objects may have ended before anybody followed them
+            for key in list(self.graph.without_owner(rt.group, rt.kind)):
+                self._queue.add(key)
+                await pauses.pause()
         self._progress.unpark_all()
 
     # -- changes ------------------------------------------------------------------------------------------------------
@@ -175,7 +183,8 @@ class GraphBuilder:
                 effects = self.graph.put(entry.key, entry.uid, node_of(entry))
             if effects is not NOTHING:
                 found.append((effects, event.revision))
-                self._note_end(entry.uid, event.revision)
+                if event.operation is Operation.DELETE or self.graph.is_waiting(entry.uid):
+                    self._note_end(entry.uid, event.revision)
         # The graph has the whole batch now, so other tasks may run.
         for effects, cause in found:
             await self._queue_effects(effects, cause)

@@ -6,6 +6,8 @@
     ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause; with
                           &include=clusterrevisions also those of cluster-scoped objects, or of the Namespace alone
     ?summary=causes       one change, named by metadata.name=N, with the chain of its causes (actors/history/causes.py)
+    ?summary=consequences the deletions that followed from such changes, with the objects; with
+                          &include=clusterrevisions also from changes of cluster-scoped objects
     ?summary=tree         an object with its owners, dependents, changes and Events in a time
     ?summary=retention    whether all changes after a revision (revision.from=N+1) are kept, for feeds
     ?summary=extent       what such a search covers, and since when: for answers that nothing was found
@@ -22,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from kubechronicle.actors.history.causes import causes
+from kubechronicle.actors.history.causes import MayList, causes, consequences
 from kubechronicle.actors.history.change_groups import BY as GROUPS_BY
 from kubechronicle.actors.history.change_groups import groups
 from kubechronicle.actors.history.density import BY, DensityOptions, density
@@ -87,6 +89,13 @@ async def _causes(question: Question) -> dict[str, Any]:
     if len(named) != 1:
         raise status.bad_request("causes are those of one change: fieldSelector=metadata.name=4711")
 
+    may_list = _may_list(backend, context)
+    return await causes(question.changes.of_revision, may_list, backend.store.registry, named[0])
+
+
+def _may_list(backend: Backend, context: Context) -> MayList:
+    """Return the check for the right to list the revisions of a namespace, or those of cluster-scoped objects."""
+
     async def may_list(namespace: str) -> int:
         plural = "revisions" if namespace else "clusterrevisions"
         try:
@@ -97,7 +106,14 @@ async def _causes(question: Question) -> dict[str, Any]:
             return NEVER
         return await first_revision(backend, context, namespace) if namespace else 0
 
-    return await causes(question.changes.of_revision, may_list, backend.store.registry, named[0])
+    return may_list
+
+
+async def _consequences(question: Question) -> dict[str, Any]:
+    """Return the deletions that followed from changes of objects in the main log."""
+    main = await question.changes.main(question.rt, question.selection)
+    may_list = _may_list(question.backend, question.context)
+    return await consequences(main.changes, may_list, main.selected, everything=question.everything)
 
 
 async def _density(question: Question) -> dict[str, Any]:
@@ -143,6 +159,7 @@ SUMMARIES: Final[Mapping[str, Callable[[Question], Awaitable[dict[str, Any]]]]] 
     "retention": _retention,
     "tree": _tree,
     "causes": _causes,
+    "consequences": _consequences,
 }
 
 

@@ -14,15 +14,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import Action, Step
+from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.output import Progress, Screen, ago, format_time, utc_now
+from kubechronicle.ops.client.restoring.consequences import FLAG
 from kubechronicle.ops.client.restoring.documents import agreed, result_document, step_document
+from kubechronicle.ops.client.restoring.losses import LOST, losses, losses_document, print_losses
 from kubechronicle.ops.client.restoring.planner import Planner
 from kubechronicle.ops.client.restoring.steps import Result, object_name
 from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
 from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.subjects import add_reason_flag, add_subject_flags
+from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_reason_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
 
@@ -33,7 +36,10 @@ EXAMPLES: Final = """\
   kubectl chronicle restore deployment/web                     undoes its deletion
   kubectl chronicle restore job/load --to 1h --replace         deletes and creates it, if it cannot be changed
   kubectl chronicle restore -n shop --to 2h --prune            also deletes objects that did not exist then
-exit code: 0 all restored (or nothing to do), 1 some objects failed, 2 for errors
+  kubectl chronicle restore ns/shop --with-consequences        with all that was deleted because of its deletion
+  kubectl chronicle restore cm/a cm/b secret/c -n shop --to 2h several objects
+  kubectl chronicle restore deployments -A --to 2h             a kind in all namespaces
+exit code: 0 all restored (or nothing to do), 3 something stays lost, which is listed, 2 for errors
 """
 SIGNS: Final[Mapping[Action, tuple[str, str]]] = {
     "create": ("+", "new"),
@@ -41,6 +47,7 @@ SIGNS: Final[Mapping[Action, tuple[str, str]]] = {
     "replace": ("±", "old"),
     "delete": ("-", "old"),
     "leave": ("·", "dim"),
+    "rebind": ("~", "who"),
 }
 WORDS: Final[Mapping[Action, str]] = {
     "create": "recreate",
@@ -48,13 +55,23 @@ WORDS: Final[Mapping[Action, str]] = {
     "replace": "delete and recreate",
     "delete": "delete",
     "leave": "leave",
+    "rebind": "bind",
 }
+WITH_OBJECTS: Final = ("namespaces", "customresourcedefinitions.apiextensions.k8s.io")
+"""Kinds with whose deletion other objects go."""
 TIMEOUT: Final = 300
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_subject_flags(parser, required=False)
     parser.add_argument("--to", metavar="MOMENT", help="2h, a time, a revision (default: before its deletion)")
+    add_all_namespaces_flag(parser)
+    parser.add_argument(
+        FLAG, action="store_true", help="also what was deleted because of these deletions, in any namespace"
+    )
+    parser.add_argument(
+        "--with-controlled", action="store_true", help="also objects that controllers would make, such as Pods"
+    )
     parser.add_argument("--prune", action="store_true", help="delete objects that did not exist then")
     parser.add_argument("--replace", action="store_true", help="delete and create what cannot be changed in place")
     parser.add_argument("--dry-run", action="store_true", help="only print the plan")
@@ -74,10 +91,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Return exit code 0, or 1 if some objects were not restored. OperatorError."""
+    """Return exit code 0, or LOST if some objects were not restored. OperatorError."""
     session = Session.open(arguments)
-    if not arguments.words and not arguments.namespace:
-        raise OperatorError("name the object to restore as TYPE/NAME, or a namespace with -n")
+    if not arguments.words and not arguments.namespace and not arguments.all_namespaces:
+        raise OperatorError("name the object to restore as TYPE/NAME, a namespace with -n, or the cluster with -A")
     moment = session.client.resolve_moment(arguments.to) if arguments.to is not None else ""
     if arguments.to is not None and not moment:
         raise OperatorError("--to must name a moment of the past: 2h, a time, a revision")
@@ -85,18 +102,10 @@ def run(arguments: argparse.Namespace) -> int:
     plan = planner.plan()
     screen, is_text = session.screen, session.screen.format == "text"
     if is_text:
-        _print_plan(session, plan, planner.moment, compared=len(planner.past.objects))
-        if planner.subject is not None and planner.subject.kind.full_name == "namespaces":
-            screen.line(f"only the namespace itself; `restore -n {planner.subject.name}` restores its objects")
-        if planner.newer:
-            screen.line(f"{planner.newer} did not exist then; --prune deletes such objects")
-    for resource, reason in planner.unread.items():
-        screen.note(f"skipped: {resource}: {reason}")
+        _print_plan(session, plan, planner)
     to_do = agreed(plan, replace=arguments.replace)
     if arguments.dry_run or not to_do:
-        if not is_text:
-            screen.document({"plan": [step_document(step) for step in plan]})
-        return 1 if planner.unread or not _is_whole(arguments, plan) else 0
+        return _finish(session, planner, plan, ())
     confirm(arguments, is_text=is_text)
     if planner.wait_for_namespace():
         plan = planner.plan()
@@ -104,17 +113,21 @@ def run(arguments: argparse.Namespace) -> int:
     results = _carry_out(planner, to_do)
     if is_text:
         print_results(screen, results)
+    return _finish(session, planner, plan, results)
+
+
+def _finish(session: Session, planner: Planner, plan: Sequence[Step], results: Sequence[Result]) -> int:
+    """Print what stays lost, and return the exit code."""
+    unread = planner.unread
+    lost = losses(plan, results, replace=session.arguments.replace, unread=unread, more=planner.unknown)
+    if session.screen.format == "text":
+        print_losses(session.screen, lost)
     else:
-        screen.document(
-            {"plan": [step_document(step) for step in plan], "results": [result_document(each) for each in results]}
-        )
-    is_whole = _is_whole(arguments, plan) and not planner.unread
-    return 0 if is_whole and not any(each.failed for each in results) else 1
-
-
-def _is_whole(arguments: argparse.Namespace, plan: Sequence[Step]) -> bool:
-    """Tell whether the steps restore everything, as far as their trial shows."""
-    return not any(step.problem or (step.action == "replace" and not arguments.replace) for step in plan)
+        document: Object = {"plan": [step_document(step) for step in plan], "lost": losses_document(lost)}
+        if results:
+            document["results"] = [result_document(each) for each in results]
+        session.screen.document(document)
+    return LOST if lost else 0
 
 
 def confirm(arguments: argparse.Namespace, *, is_text: bool, done: str = "restored", does: str = "restores") -> None:
@@ -146,29 +159,45 @@ def _moment_text(moment: str) -> str:
     return f"revision {moment}" if moment.isdigit() else f"{format_time(moment)} ({ago(moment, utc_now())})"
 
 
-def _print_plan(session: Session, plan: Sequence[Step], moment: str, *, compared: int) -> None:
-    """Print a plan. ``compared``: the objects of then that were compared with those of now."""
+def _print_plan(session: Session, plan: Sequence[Step], planner: Planner) -> None:
     screen, arguments = session.screen, session.arguments
-    subject = "/".join(arguments.words) if arguments.words else f"namespace {session.namespace}"
-    screen.line(Painted(f"To restore {subject} as of {_moment_text(moment)}:", "strong"))
+    compared = len(planner.past.objects)
+    screen.line(Painted(f"To restore {_about(session)} as of {_moment_text(planner.moment)}:", "strong"))
     for step in plan:
         if step.action != "leave" or step.ended or step.differs or arguments.verbose:
             _print_step(screen, step, arguments)
     counts = Counter(step.action for step in plan)
     to_do = [f"{counts[action]} to {word}" for action, word in WORDS.items() if action != "leave" and counts[action]]
+    left_alone = sum(step.action == "leave" and not step.differs for step in plan)
     if not to_do:
         ended = sum(step.ended for step in plan)
         but = ", but for the fields above, which stay" if any(step.differs for step in plan) else ""
         screen.line(f"Nothing to restore: {_unchanged(compared, ended)}{but}.")
-        return
-    left_alone = sum(step.action == "leave" and not step.differs for step in plan)
-    left = [f"{left_alone} left to controllers"] if left_alone else []
-    screen.line(", ".join(to_do + left))
-    rejected = sum(bool(step.problem) for step in plan)
-    if rejected:
-        screen.line(Painted(f"{rejected} would be rejected by the server as of now", "old"))
-    if counts["replace"] and not arguments.replace:
-        screen.line(f"{counts['replace']} cannot be changed in place; --replace deletes and creates such objects")
+    else:
+        screen.line(", ".join(to_do + ([f"{left_alone} left to controllers"] if left_alone else [])))
+        if rejected := sum(bool(step.problem) for step in plan):
+            screen.line(Painted(f"{rejected} would be rejected by the server as of now", "old"))
+        if counts["replace"] and not arguments.replace:
+            screen.line(f"{counts['replace']} cannot be changed in place; --replace deletes and creates such objects")
+    if hint := _rest(planner):
+        screen.line(hint)
+    if planner.newer:
+        screen.line(f"{planner.newer} did not exist then; --prune deletes such objects")
+
+
+def _about(session: Session) -> str:
+    arguments = session.arguments
+    if not arguments.words:
+        return "the cluster" if arguments.all_namespaces else f"namespace {session.namespace}"
+    return " ".join(arguments.words) + (" in all namespaces" if arguments.all_namespaces else "")
+
+
+def _rest(planner: Planner) -> str:
+    """Return the command that also restores the objects of a namespace or definition; "" for others."""
+    if planner.is_whole or planner.session.arguments.with_consequences:
+        return ""
+    whole = [str(each) for each in planner.subjects if each.kind.full_name in WITH_OBJECTS]
+    return f"without the objects in it: `restore {whole[0]} {FLAG}` restores them, too" if whole else ""
 
 
 def _unchanged(compared: int, ended: int) -> str:
@@ -189,7 +218,7 @@ def _print_step(screen: Screen, step: Step, arguments: argparse.Namespace) -> No
     if step.problem:
         screen.line("               ", Painted(f"would be rejected: {step.problem}", "old"))
     changes = list(step.changes) if arguments.show_secrets else mask_changes(step.changes, step.key[1])
-    for parts in change_lines(changes) if step.action in ("update", "replace") else ():
+    for parts in change_lines(changes) if step.action in ("update", "replace", "rebind") else ():
         screen.line("               ", *parts)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import Difference, differences
-from kubechronicle.api.history.restore_plan import Step, makeable, patch_of, target
+from kubechronicle.api.history.restore_plan import Step, held, makeable, patch_of, target
 from kubechronicle.api.history.restore_rules import CONTROLLERS
 from kubechronicle.api.meta.owners import Key, owner_references, settle_owners
 from kubechronicle.api.values.objects import Object
@@ -32,11 +32,12 @@ DEFINITION_TIMEOUT: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of one step, in words."""
+    """The outcome of one step, in words. ``lost``: the parts that could not be restored, each as a sentence."""
 
     step: Step
     outcome: str
     failed: bool = False
+    lost: tuple[str, ...] = ()
 
 
 class Restorer:
@@ -45,6 +46,7 @@ class Restorer:
     ``timeout``: seconds to wait for an object in deletion
     ``dry_run``: changes nothing
     ``remerges``: compares an object again that has changed since the plan, instead of leaving it
+    ``on_wait``: called with a remark before a wait
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class Restorer:
         timeout: float,
         dry_run: bool = False,
         remerges: bool = True,
+        on_wait: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._client, self._kinds, self._timeout = client, kinds, timeout
+        self._client, self._kinds, self._timeout, self._on_wait = client, kinds, timeout, on_wait
+        self._lost: list[str] = []
         self._tries = TRIES if remerges else 1
         self._options = MANAGER | DRY_RUN if dry_run else MANAGER
         self._new_kinds: set[tuple[str, str]] = set()
@@ -64,8 +68,11 @@ class Restorer:
 
     def do(self, step: Step) -> Result:
         """Carry out one step. A failure is in the result, never raised."""
+        self._lost = []
+        self._client = self._client.replaced(cause=step.cause)
         try:
-            return Result(step, self._actions[step.action](self, step))
+            outcome = self._actions[step.action](self, step)
+            return Result(step, outcome, lost=tuple(self._lost))
         except ApiError as error:
             return Result(step, f"failed: {error.message}", failed=True)
         except (_Failed, OperatorError) as error:
@@ -102,26 +109,34 @@ class Restorer:
     def _create(self, step: Step) -> str:
         assert step.then is not None
         if step.live is not None:  # it is in deletion
+            self._on_wait(
+                f"waiting up to {self._timeout:g} s for the end of {object_name(step.key)}{_held_by(step.live)}"
+            )
             try:
                 wait_until_gone(self._client, self._path(step.key), self._timeout)
             except OperatorError as error:
                 raise _Failed(str(error)) from None
         body = makeable(step.then, addresses=True)
         lost_owners = self._settle_owners(body, step.key)
-        try:
-            self._post(step, body)
-            outcome = "created"
-        except ApiError as error:
-            if error.reason == "AlreadyExists" and self._tries > 1:
-                return self._update_existing(step)
-            taken = _remove_taken(body, error)
-            if taken is None:
-                raise
-            self._post(step, body)
-            outcome = f"created, without {taken}, which is taken"
+        taken: list[str] = []
+        while True:
+            try:
+                self._post(step, body)
+                break
+            except ApiError as error:
+                if error.reason == "AlreadyExists" and self._tries > 1:
+                    return self._update_existing(step)
+                removed = _remove_taken(body, error)
+                if removed is None:
+                    raise
+                taken.append(removed)
+        outcome = "created" + (f", without {' and '.join(taken)}, which {_are(taken)} taken" if taken else "")
+        self._lost += [f"{each} is taken: it has another" for each in taken]
         if step.key[1] == "CustomResourceDefinition":
             spec = step.then["spec"]
             self._new_kinds.add((spec["group"], spec["names"]["kind"]))
+        if lost_owners:
+            self._lost.append(f"its owner {lost_owners} is gone")
         return outcome + (f", without its owner {lost_owners}, which is gone" if lost_owners else "")
 
     def _post(self, step: Step, body: Object) -> None:
@@ -155,6 +170,17 @@ class Restorer:
         kind = self._kinds.get((group, str(reference.get("kind"))))
         owner = self._client.get_if(kind.path(namespace, str(reference.get("name")))) if kind is not None else None
         return str(owner["metadata"]["uid"]) if owner is not None else ""
+
+    def _rebind(self, step: Step) -> str:
+        """Bind a volume to the claim that was created again."""
+        assert step.live is not None
+        assert step.then is not None
+        claim = self._kinds["", "PersistentVolumeClaim"]
+        live = self._client.get(claim.path(step.then["metadata"]["namespace"], step.then["metadata"]["name"]))
+        change = step.changes[0]
+        bound = Difference(change.op, change.path, change.field, change.old, live["metadata"]["uid"])
+        self._request_patch(step._replace(changes=(bound,)))
+        return "bound to the claim that was created again"
 
     # -- update, delete -----------------------------------------------------------------------------------------------
 
@@ -241,6 +267,7 @@ class Restorer:
         "update": _update,
         "delete": _delete,
         "replace": _replace,
+        "rebind": _rebind,
     }
 
 
@@ -259,6 +286,15 @@ def object_name(key: Key) -> str:
     """Return the name of an object in a plan: ``deployment.apps/web``."""
     group, kind, _, name = key
     return f"{kind.lower()}{f'.{group}' if group else ''}/{name}"
+
+
+def _are(names: Sequence[str]) -> str:
+    return "are" if len(names) > 1 else "is"
+
+
+def _held_by(live: Object) -> str:
+    finalizers = held(live)
+    return f", held by the finalizers {finalizers}" if finalizers else ""
 
 
 def _remove_taken(body: Object, error: ApiError) -> str | None:

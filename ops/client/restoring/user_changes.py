@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubechronicle.api.history.restore_plan import Step, order
+from kubechronicle.api.history.restore_plan import Step, left_alone, order
 from kubechronicle.api.history.reverting import Conflict, Undone, undo
 from kubechronicle.api.meta.owners import Key, owners_first
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
-from kubechronicle.ops.client.kinds import Kind, Kinds
+from kubechronicle.ops.client.kinds import Kind
 from kubechronicle.ops.client.output import Progress, format_time
+from kubechronicle.ops.client.restoring.consequences import AllKinds, read_consequences
 from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, read_revisions, scopes_of
 from kubechronicle.ops.client.revision_texts import user_of
 from kubechronicle.ops.client.states import key_of
@@ -23,6 +24,8 @@ from kubechronicle.ops.errors import OperatorError
 MOST_CHANGES: Final = 5000
 # Conflicts whose later user is looked up.
 MOST_LOOK_UPS: Final = 50
+MOST_FIELDS: Final = 5
+"""Fields of one object whose later user is looked up."""
 
 
 @dataclass(slots=True)
@@ -53,7 +56,7 @@ class Reversal:
     conflicts: Sequence[tuple[Conflict, str]]
 
 
-def read_changes(client: Client, kinds: Kinds, query: RevisionQuery) -> UserChanges:
+def read_changes(client: Client, kinds: AllKinds, query: RevisionQuery) -> UserChanges:
     """Read the changes of the query. OperatorError: there are too many."""
     found = UserChanges()
     with Progress("reading") as progress:
@@ -68,7 +71,7 @@ def read_changes(client: Client, kinds: Kinds, query: RevisionQuery) -> UserChan
     return found
 
 
-def _add(found: UserChanges, kinds: Kinds, revision: Object) -> None:
+def _add(found: UserChanges, kinds: AllKinds, revision: Object) -> None:
     number = number_of(revision)
     for mark, why in (
         ("redacted", "no right to read the object"),
@@ -81,7 +84,7 @@ def _add(found: UserChanges, kinds: Kinds, revision: Object) -> None:
     operation, before, after = revision["operation"], revision.get("before"), revision.get("after")
     state = after or revision.get("last") or before
     assert state is not None
-    kind = kinds.of_object(state["apiVersion"], state["kind"])
+    kind = kinds.of(state)
     if kind is None:
         found.skipped[f"revision {number}"] = f"the server has no kind {state['kind']} any more"
         return
@@ -94,6 +97,31 @@ def _add(found: UserChanges, kinds: Kinds, revision: Object) -> None:
     if operation == "Delete":
         before, after = revision.get("last") or before, None
     found.objects.setdefault(key_of(state), []).append(Undone(number, operation, before, after))
+
+
+def read_losses(client: Client, kinds: AllKinds, query: RevisionQuery, own: UserChanges) -> UserChanges:
+    """Return the deletions that followed from the changes of a query, by object, without those of ``own``. ApiError.
+
+    Objects that a controller would make again are left out.
+    """
+    found, lost = UserChanges(), read_consequences(client, query)
+    known = {change.revision for changes in own.objects.values() for change in changes}
+    for revision in lost.deletions:
+        state = revision.get("before") or revision.get("last")
+        if number_of(revision) not in known and not (state is not None and left_alone(state)):
+            _add(found, kinds, revision)
+            found.count += 1
+    found.skipped |= dict.fromkeys(lost.unknown, "consequences may be missing")
+    return found
+
+
+def merged(own: UserChanges, more: UserChanges) -> UserChanges:
+    """Return the changes of both, by object in the order of revisions."""
+    objects = {
+        key: sorted((*own.objects.get(key, ()), *more.objects.get(key, ())), key=lambda change: change.revision)
+        for key in (*own.objects, *(key for key in more.objects if key not in own.objects))
+    }
+    return UserChanges(objects, own.kinds | more.kinds, own.skipped | more.skipped, own.count + more.count)
 
 
 def reversals(client: Client, changes: UserChanges) -> list[Reversal]:
@@ -113,7 +141,8 @@ def reversals(client: Client, changes: UserChanges) -> list[Reversal]:
             subject = Subject(kind, key[2], key[3])
             kept = [(each, look_ups.later(subject, own[-1].uid, each)) for each in conflicts]
             if step is not None or kept:
-                found.append(Reversal(key, step, kept))
+                caused = step._replace(cause=own[-1].revision) if step is not None else None
+                found.append(Reversal(key, caused, kept))
             progress.step(key[3])
     return _in_order(found)
 
@@ -135,15 +164,21 @@ class _LookUps:
         self._left = MOST_LOOK_UPS
 
     def later(self, subject: Subject, uid: str, conflict: Conflict) -> str:
-        """Return the last change of the conflict's field: ``by jane at revision 9``; "" if it is not known."""
-        if not self._left:
-            return ""
-        self._left -= 1
-        last = next(self._changes(subject, uid, conflict), None)
-        return f"by {user_of(last)} at revision {number_of(last)}" if last is not None else ""
+        """Return the last changes of the conflict's fields: ``by jane at revision 9``; "" if they are not known."""
+        found = []
+        for name in (conflict.field,) if conflict.field or not conflict.others else conflict.others[:MOST_FIELDS]:
+            if not self._left:
+                break
+            self._left -= 1
+            last = next(self._changes(subject, uid, conflict, name), None)
+            if last is not None:
+                what = f"{name} " if conflict.others else ""
+                found.append(f"{what}by {user_of(last)} at revision {number_of(last)}")
+        more = [f"and {len(conflict.others) - MOST_FIELDS} more fields"] if len(conflict.others) > MOST_FIELDS else []
+        return ", ".join((*found, *more))
 
-    def _changes(self, subject: Subject, uid: str, conflict: Conflict) -> Iterator[Object]:
+    def _changes(self, subject: Subject, uid: str, conflict: Conflict, field: str) -> Iterator[Object]:
         fields = {"object.uid": uid, "revision.from": str(conflict.revision + 1)}
-        if conflict.field:
-            fields["changed"] = conflict.field
+        if field:
+            fields["changed"] = field
         return read_revisions(self._client, RevisionQuery(scopes_of(subject), fields, content="", limit=1))

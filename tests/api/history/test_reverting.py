@@ -63,7 +63,7 @@ def test_creations_and_deletions() -> None:
     step, conflicts = undo(KEY, [change(None, made)], state())
     assert (step and step.action, conflicts) == ("delete", [])
     step, conflicts = undo(KEY, [change(None, made)], last)
-    assert (step, [each.why for each in conflicts]) == (None, ["it has other changes since (spec.replicas)"])
+    assert (step, [each.others for each in conflicts]) == (None, [("spec.replicas",)])
     step, conflicts = undo(KEY, [change(made, last), change(last, None)], None)
     assert step is not None
     assert (step.action, step.then and step.then["spec"]["replicas"], conflicts) == ("create", 3, [])

@@ -57,7 +57,7 @@ class Output:
     err: str
 
     def json(self) -> Any:
-        assert self.code in (0, 1), self.err
+        assert self.code in (0, 1, 3), self.err
         return json.loads(self.out)
 
 
