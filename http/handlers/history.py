@@ -33,8 +33,8 @@ from kubechronicle.eventlog.records import Key, Moment
 from kubechronicle.http.audit.shown_secrets import wants_shown
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.revisions import check_moment
 from kubechronicle.http.handlers.reviews import OF_RIGHTS, REVIEWS
+from kubechronicle.http.handlers.revisions import check_moment
 from kubechronicle.http.messages import Request
 
 READING = frozenset({"GET", "HEAD"})

@@ -43,8 +43,8 @@ from kubechronicle.http.context import Context
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.drain import Drain
-from kubechronicle.http.handlers.revisions import check_listed
 from kubechronicle.http.handlers.reading import PARSED, list_parameters
+from kubechronicle.http.handlers.revisions import check_listed
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import CACHE_CONTROL
 
