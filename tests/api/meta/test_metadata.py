@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta import metadata, options
+from kubechronicle.api.meta import list_options, metadata, options, queries
 from kubechronicle.api.values import names
 
 
@@ -183,16 +183,16 @@ def test_write_options() -> None:
             "orphanDependents and deletionPropagation cannot be both set",
         ),
         (
-            lambda: options.parse_list_options({"resourceVersionMatch": ["Exact"], "resourceVersion": ["0"]}),
+            lambda: list_options.parse_list_options({"resourceVersionMatch": ["Exact"], "resourceVersion": ["0"]}),
             'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is '
             'forbidden for resourceVersion "0"',
         ),
         (
-            lambda: options.parse_list_options({"watch": ["1"], "sendInitialEvents": ["true"]}),
+            lambda: list_options.parse_list_options({"watch": ["1"], "sendInitialEvents": ["true"]}),
             'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires '
             "setting resourceVersionMatch to NotOlderThan",
         ),
-        (lambda: options.parse_list_options({"limit": ["x"]}), 'strconv.ParseInt: parsing "x": invalid syntax'),
+        (lambda: list_options.parse_list_options({"limit": ["x"]}), 'strconv.ParseInt: parsing "x": invalid syntax'),
     ],
 )
 def test_options_that_are_refused(parse: Any, message: str) -> None:
@@ -203,7 +203,7 @@ def test_options_that_are_refused(parse: Any, message: str) -> None:
 
 @pytest.mark.parametrize("limit", ["0", "-1", "-5", str(-(2**63)), "-" + "0" * 5000 + "7"])
 def test_a_limit_that_is_not_positive_is_none(limit: str) -> None:
-    assert options.parse_list_options({"limit": [limit]}).limit == 0
+    assert list_options.parse_list_options({"limit": [limit]}).limit == 0
 
 
 @pytest.mark.parametrize("name", ["limit", "timeoutSeconds"])
@@ -221,46 +221,46 @@ def test_a_limit_that_is_not_positive_is_none(limit: str) -> None:
 )
 def test_numbers_that_are_refused(name: str, text: str, problem: str) -> None:
     with pytest.raises(StatusError) as caught:
-        options.parse_list_options({name: [text]})
+        list_options.parse_list_options({name: [text]})
     assert caught.value.message == f'strconv.ParseInt: parsing "{text}": {problem}'
 
 
 @pytest.mark.parametrize("text", ["7", "+7", "0" * 5000 + "7"])
 def test_numbers_that_are_taken(text: str) -> None:
-    assert options.parse_list_options({"timeoutSeconds": [text]}).timeout_seconds == 7
-    assert options.parse_resource_version("0" * 5000 + "7") == 7
+    assert list_options.parse_list_options({"timeoutSeconds": [text]}).timeout_seconds == 7
+    assert queries.parse_resource_version("0" * 5000 + "7") == 7
 
 
 @pytest.mark.parametrize("revision", ["", "0"])
 def test_a_watch_from_no_revision_begins_with_the_state(revision: str) -> None:
-    found = options.parse_list_options({"watch": ["1"], "resourceVersion": [revision]})
+    found = list_options.parse_list_options({"watch": ["1"], "resourceVersion": [revision]})
     assert found.send_initial_events
     assert found.resource_version_match == "NotOlderThan"
-    assert options.parse_list_options(
+    assert list_options.parse_list_options(
         {"watch": ["1"], "sendInitialEvents": ["0"], "resourceVersionMatch": ["NotOlderThan"]}
     )
     with pytest.raises(StatusError, match="resourceVersionMatch is forbidden when continue is provided"):
-        options.parse_list_options({"watch": ["1"], "resourceVersion": [revision], "continue": ["abc"]})
-    assert options.parse_list_options({"resourceVersion": [revision]}).send_initial_events is None
+        list_options.parse_list_options({"watch": ["1"], "resourceVersion": [revision], "continue": ["abc"]})
+    assert list_options.parse_list_options({"resourceVersion": [revision]}).send_initial_events is None
 
 
 def test_a_watch_from_a_revision_takes_a_continue_token() -> None:
-    found = options.parse_list_options({"watch": ["1"], "resourceVersion": ["5"], "continue": ["abc"]})
+    found = list_options.parse_list_options({"watch": ["1"], "resourceVersion": ["5"], "continue": ["abc"]})
     assert found.send_initial_events is None
 
 
 def test_a_watch_of_longer_than_go_can_count_ends_at_once() -> None:
-    assert options.go_seconds(3) == 3
-    assert options.go_seconds(-1) == -1
-    assert options.go_seconds(2**63 - 1) < 0
+    assert queries.go_seconds(3) == 3
+    assert queries.go_seconds(-1) == -1
+    assert queries.go_seconds(2**63 - 1) < 0
 
 
 def test_list_options() -> None:
     query = {"limit": ["5"], "continue": ["c"], "labelSelector": ["a=b"], "timeoutSeconds": ["3"], "watch": ["false"]}
-    found = options.parse_list_options(query)
+    found = list_options.parse_list_options(query)
     assert (found.limit, found.continue_, found.label_selector, found.timeout_seconds) == (5, "c", "a=b", 3)
     assert not found.watch
-    assert options.parse_list_options({"watch": ["true"], "allowWatchBookmarks": ["1"]}).allow_watch_bookmarks
+    assert list_options.parse_list_options({"watch": ["true"], "allowWatchBookmarks": ["1"]}).allow_watch_bookmarks
 
 
 def test_preconditions_of_a_delete_in_the_query() -> None:
@@ -278,7 +278,7 @@ def test_the_body_of_a_delete_counts_alone() -> None:
 @pytest.mark.parametrize("text", ["abc", "-1", "1.0", "²", "+1"])
 def test_revisions_of_reads(text: str) -> None:
     with pytest.raises(ValueError, match="invalid syntax"):
-        options.parse_resource_version(text)
+        queries.parse_resource_version(text)
 
 
 @pytest.mark.parametrize(
