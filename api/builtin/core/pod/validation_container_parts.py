@@ -300,10 +300,19 @@ def probe(kind: str, given: Object, field: str) -> list[Cause]:
     return causes
 
 
-def lifecycle(given: Object, field: str, grace: int | None) -> list[Cause]:
-    """Check that each hook has one handler."""
+_SIGNALS_OF_WINDOWS: Final = ("SIGKILL", "SIGTERM")
+
+
+def lifecycle(given: Object, field: str, grace: int | None, os: str | None) -> list[Cause]:
+    """Check that each hook has one handler, and that the operating system has the signal that stops the container."""
     causes: list[Cause] = []
     for name in ("postStart", "preStop"):
         if given.get(name) is not None:
             causes += _handler(given[name], f"{field}.{name}", grace, _HOOK_ACTIONS)
-    return causes
+    signal, path = given.get("stopSignal"), f"{field}.stopSignal"
+    if signal is None:
+        return causes
+    if os is None:
+        return [*causes, forbidden(path, "may not be set for containers with empty `spec.os.name`")]
+    known = {"windows": _SIGNALS_OF_WINDOWS, "linux": enum("core.v1.Signal")}.get(os, (signal,))
+    return causes if signal in known else [*causes, not_supported(path, signal, known)]

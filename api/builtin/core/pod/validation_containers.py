@@ -43,6 +43,7 @@ class PodFacts:
     ``grace``: termination grace period in seconds.
     ``restart_policy``: the pod's restart policy.
     ``host_users``: whether the pod uses the host's user namespace.
+    ``os``: the name of the operating system; None if the pod names none.
     ``is_pod``: False for a template.
     ``options``: the choices of feature gates.
     ``files``: collected output: (field, volume) of each variable that comes from a file.
@@ -53,6 +54,7 @@ class PodFacts:
     grace: int | None
     restart_policy: str
     host_users: bool
+    os: str | None
     is_pod: bool
     options: PodOptions = USUAL
     files: list[tuple[str, str]] = dataclass_field(default_factory=list)
@@ -269,7 +271,7 @@ def _restart_rule(rule: Object, field: str, actions: Sequence[str]) -> list[Caus
 def _hooks_and_probes(given: Object, field: str, facts: PodFacts) -> list[Cause]:
     causes: list[Cause] = []
     if given.get("lifecycle"):
-        causes += lifecycle(given["lifecycle"], f"{field}.lifecycle", facts.grace)
+        causes += lifecycle(given["lifecycle"], f"{field}.lifecycle", facts.grace, facts.os)
     for kind in PROBES:
         if given.get(kind) is not None:
             causes += probe(kind, given[kind], f"{field}.{kind}")

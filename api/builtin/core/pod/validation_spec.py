@@ -80,6 +80,7 @@ def pod_spec(spec: Object, field: str, pod: Object | None = None, options: PodOp
         grace,
         spec.get("restartPolicy", ""),
         spec.get("hostUsers") is not False,
+        None if spec.get("os") is None else spec["os"].get("name", ""),
         pod is not None,
         options,
     )

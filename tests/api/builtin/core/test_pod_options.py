@@ -162,3 +162,20 @@ def test_a_volume_with_a_repository_is_deprecated_whatever_the_gate() -> None:
         assert warnings is not None
         found = warnings(pod(volumes=[{"name": "v", "gitRepo": {"repository": "r"}}]), None)
         assert found == [f"spec.volumes[0].gitRepo: {warning}"]
+
+
+@pytest.mark.parametrize(
+    ("os", "signal", "message"),
+    [
+        (None, "SIGTERM", "Forbidden: may not be set for containers with empty `spec.os.name`"),
+        ("linux", "SIGRTMIN+10", ""),
+        ("linux", "SIGX", 'Unsupported value: "SIGX": supported values: "SIGABRT", '),
+        ("windows", "SIGTERM", ""),
+        ("windows", "SIGHUP", 'Unsupported value: "SIGHUP": supported values: "SIGKILL", "SIGTERM"'),
+    ],
+)
+def test_the_signal_that_stops_a_container(os: str | None, signal: str, message: str) -> None:
+    given = pod(containers=[{"lifecycle": {"stopSignal": signal}}], **({"os": {"name": os}} if os else {}))
+    causes = default_rules().of("pods").validate(given)
+    assert [cause.field for cause in causes] == (["spec.containers[0].lifecycle.stopSignal"] if message else [])
+    assert all(cause.message.startswith(message) for cause in causes)
