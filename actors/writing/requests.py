@@ -26,7 +26,7 @@ from kubechronicle.actors.writing.targets import Caller, Target, context_of, nam
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import pipeline, tracking
+from kubechronicle.api.pipeline import patches, pipeline, tracking
 from kubechronicle.api.pipeline.patching import APPLY_YAML, check_syntax
 from kubechronicle.api.pipeline.pipeline import Prepared, WriteContext
 from kubechronicle.api.values.allowance import ALLOWANCE
@@ -207,7 +207,7 @@ def patching(
 
     def patched(old: Entry) -> dict[str, Any]:
         base = tracking.seen_by_apply(context) or old.object()
-        new, warnings[:] = pipeline.apply_patch(target.rt, base, content_type, body, context)
+        new, warnings[:] = patches.apply_patch(target.rt, base, content_type, body, context)
         return new
 
     def change(old: Entry, turn: Turn) -> Awaitable[Proposal]:
@@ -218,7 +218,7 @@ def patching(
         creating = context_of(target, creates=True, applies=True, force=force)
 
         def applied() -> dict[str, Any]:
-            obj, warnings[:] = pipeline.apply_new(target.rt, body, creating)
+            obj, warnings[:] = patches.apply_new(target.rt, body, creating)
             if target.subresource:
                 raise status.not_found(target.rt, target.name)
             return obj

@@ -2,8 +2,8 @@
 
     create    decode_object → accept_create → [mutating admission] → finish_create
     update    decode_object → accept_update → [mutating admission] → finish_update
-    patch     apply_patch   → accept_update → [mutating admission] → finish_update
-    apply     like a patch; for a missing object: apply_new → accept_create → …
+    patch     patches.apply_patch → accept_update → [mutating admission] → finish_update
+    apply     like a patch; for a missing object: patches.apply_new → accept_create → …
     delete    deleting.py
 
 The order is kube-apiserver's. Managed fields are computed from the client's object, before admission and strategies
@@ -33,9 +33,7 @@ from kubechronicle.api.pipeline import (
     custom_writes,
     defaulting,
     deletion,
-    patching,
     scale,
-    server_side_apply,
     tracking,
     validation,
 )
@@ -102,13 +100,13 @@ def decode_object(
     meta = obj["metadata"]
     if note is not None:
         note(obj)
-    _match_url(rt, meta, ctx, warnings, named=not create)
+    match_url(rt, meta, ctx, warnings, named=not create)
     if repeated := metadata.drop_repeated_owners(meta):
         warnings = [*warnings, metadata.repeated_owners_warning(repeated)]
     return obj, warnings
 
 
-def _match_url(rt: ResourceType, meta: Object, ctx: WriteContext, warnings: list[str], *, named: bool = True) -> None:
+def match_url(rt: ResourceType, meta: Object, ctx: WriteContext, warnings: list[str], *, named: bool = True) -> None:
     """Match the namespace, and if ``named`` the name, with the URL's: 400 with the warnings of decoding otherwise."""
     try:
         metadata.match_namespace(meta, namespaced=rt.namespaced, namespace=ctx.namespace)
@@ -359,58 +357,3 @@ def _conclude(rt: ResourceType, old: Object, new: Object, expected: int, warning
         return Prepared(Outcome.UNCHANGED, new, expected, warnings=warnings)
     del meta["resourceVersion"]
     return Prepared(Outcome.STORE, new, expected, warnings=warnings)
-
-
-def apply_patch(
-    rt: ResourceType, old: Object, content_type: str, body: bytes, ctx: WriteContext
-) -> tuple[Object, list[str]]:
-    """Return (patched object in the request's version, warnings). 400, 415 or 422 if the patch cannot be applied.
-
-    ``old``, in the stored version, is consumed: the result contains its parts. Of ``tracking.seen_by_apply`` it only
-    shares them. A server-side apply (``ctx.applies``) is
-    rejected with 409 for fields of other managers, and with 500 for fields outside the schema.
-    """
-    base = old if old is tracking.seen_by_apply(ctx) else to_request_version(rt, old)
-    ctx.empties.clear()
-    if ctx.subresource == SCALE:
-        request = _apply_request(rt, body, ctx)
-        return scale.patch_scale(rt, base, content_type, request, name=ctx.name, namespace=ctx.namespace)
-    if content_type != patching.APPLY_YAML:
-        patched, warnings = patching.apply(
-            rt, base, content_type, body, validation=ctx.field_validation, empties=ctx.empties
-        )
-    else:
-        request = _apply_request(rt, body, ctx, fits=base is old and ctx.seen.conforms)
-        patched, warnings = server_side_apply.apply_to(rt, base, request)
-    meta = patched["metadata"]
-    _match_url(rt, meta, ctx, warnings)
-    if repeated := metadata.drop_repeated_owners(dict(meta)):
-        warnings = [*warnings, metadata.repeated_owners_warning(repeated, after_admission=True)]
-    return patched, warnings
-
-
-def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object, list[str]]:
-    """Return (object in the request's version, warnings) of a server-side apply that creates, for accept_create."""
-    obj, warnings = server_side_apply.apply_to(rt, None, _apply_request(rt, body, ctx))
-    meta = obj["metadata"]
-    if meta.get("uid"):
-        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
-        raise status.conflict(rt, ctx.name, why)
-    _match_url(rt, meta, ctx, warnings)
-    metadata.parse_revision(meta)
-    meta.pop("resourceVersion", None)  # meaningless for a missing object
-    return obj, warnings
-
-
-def _apply_request(
-    rt: ResourceType, body: bytes, ctx: WriteContext, *, fits: bool = False
-) -> server_side_apply.Request:
-    return server_side_apply.Request(
-        body=body,
-        writer=tracking.writer(rt, ctx),
-        force=ctx.force,
-        validation=ctx.field_validation,
-        reset=tracking.reset(rt, ctx),
-        fits=fits,
-        empties=ctx.empties,
-    )

@@ -11,7 +11,7 @@ import pytest
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import deleting, pipeline
+from kubechronicle.api.pipeline import deleting, patches, pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, WriteContext
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check, types
@@ -101,7 +101,7 @@ def exercise(rt: ResourceType, stored: dict[str, Any], chance: random.Random) ->
         body = json.dumps({"metadata": {"labels": {"x": "y"}}, **part}).encode()
         for content_type in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
             try:
-                new, _ = pipeline.apply_patch(rt, copy_object(stored), content_type, body, inner)
+                new, _ = patches.apply_patch(rt, copy_object(stored), content_type, body, inner)
                 pipeline.prepare_update(rt, stored, new, inner)
             except StatusError as rejection:
                 rejections.append(rejection)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import typed_readers, typed_values
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import patches, pipeline
 from kubechronicle.api.pipeline import scale as subresources
 from kubechronicle.api.pipeline.patching import APPLY_YAML, MERGE_PATCH
 from kubechronicle.api.pipeline.pipeline import Outcome, WriteContext
@@ -67,15 +67,15 @@ class Cluster:
         context = self.context(manager, applies=True, force=force, **given)
         body = config if isinstance(config, bytes) else json.dumps(config).encode()
         if self.stored is None:
-            new, self.warnings = pipeline.apply_new(rt, body, context)
+            new, self.warnings = patches.apply_new(rt, body, context)
             return self.keep(pipeline.prepare_create(rt, new, context))
-        new, self.warnings = pipeline.apply_patch(rt, copy_object(self.stored), APPLY_YAML, body, context)
+        new, self.warnings = patches.apply_patch(rt, copy_object(self.stored), APPLY_YAML, body, context)
         return self.keep(pipeline.prepare_update(rt, self.stored, new, context))
 
     def patch(self, patch: Object, manager: str, **given: Any) -> Object:
         assert self.stored is not None
         context = self.context(manager, **given)
-        new, _ = pipeline.apply_patch(
+        new, _ = patches.apply_patch(
             self.rt, copy_object(self.stored), MERGE_PATCH, json.dumps(patch).encode(), context
         )
         return self.keep(pipeline.prepare_update(self.rt, self.stored, new, context))

@@ -11,7 +11,7 @@ from custom.objects import GROUP, SCHEMA, apply, context, create, decoded, defin
 from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import deleting, patching, pipeline
+from kubechronicle.api.pipeline import deleting, patches, patching, pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome
 
 RT = widgets()
@@ -267,7 +267,7 @@ def test_the_last_finalizer_ends_a_deletion() -> None:
 def test_an_apply_creates() -> None:
     ctx = context("six", name="a", applies=True, patches=True)
     body = orjson.dumps(widget({"name": "x", "raw": {"lost": 1}, "labels": {}}, status={"phase": "A"}))
-    obj, _ = pipeline.apply_new(RT, body, ctx)
+    obj, _ = patches.apply_new(RT, body, ctx)
     done = pipeline.prepare_create(RT, obj, ctx).object
     assert done["spec"] == {"name": "x", "raw": {}, "labels": {}, "size": 3}
     assert "status" not in done
@@ -276,7 +276,7 @@ def test_an_apply_creates() -> None:
 
 def test_an_apply_of_metadata_alone_creates_without_owners() -> None:
     ctx = context("six", name="a", applies=True, patches=True)
-    obj, _ = pipeline.apply_new(RT, orjson.dumps(widget()), ctx)
+    obj, _ = patches.apply_new(RT, orjson.dumps(widget()), ctx)
     assert "managedFields" not in pipeline.prepare_create(RT, obj, ctx).object["metadata"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import encode_stored
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import patches, pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 
@@ -55,7 +55,7 @@ class Store:
         applies = content_type == APPLY
         ctx = self.context("a", manager="other", now=LATER, patches=True, applies=applies, force=applies)
         body = json.dumps(patch).encode()
-        new, _ = pipeline.apply_patch(self.rt, copy.deepcopy(self.stored), content_type, body, ctx)
+        new, _ = patches.apply_patch(self.rt, copy.deepcopy(self.stored), content_type, body, ctx)
         return self.keep(pipeline.prepare_update(self.rt, copy.deepcopy(self.stored), new, ctx))
 
     def owners(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from kubechronicle.api.codecs import yaml
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.meta.options import DeleteOptions
-from kubechronicle.api.pipeline import deleting, pipeline
+from kubechronicle.api.pipeline import deleting, patches, pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.pipeline.scale import scale_of, with_scale
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
@@ -73,7 +73,7 @@ class Objects:
     def patch(self, name: str, patch: Any, content_type: str = MERGE, **more: Any) -> dict[str, Any]:
         ctx = self.context(name, patches=True, **more)
         body = json.dumps(patch).encode()
-        new, self.warnings = pipeline.apply_patch(self.rt, copy_object(self.stored[name]), content_type, body, ctx)
+        new, self.warnings = patches.apply_patch(self.rt, copy_object(self.stored[name]), content_type, body, ctx)
         return self.carry_out(name, pipeline.prepare_update(self.rt, self.stored[name], new, ctx))
 
     def delete(self, name: str, **more: Any) -> tuple[Outcome, dict[str, Any]]:
@@ -266,7 +266,7 @@ def test_finalizers_hold_an_object_until_the_last_one_goes() -> None:
     assert maps.patch("a", {"data": {"k": "v"}})["data"] == {"k": "v"}
     old = maps.stored["a"]
     ctx = maps.context("a")
-    new, _ = pipeline.apply_patch(maps.rt, copy_object(old), MERGE, b'{"metadata":{"finalizers":null}}', ctx)
+    new, _ = patches.apply_patch(maps.rt, copy_object(old), MERGE, b'{"metadata":{"finalizers":null}}', ctx)
     ended = pipeline.prepare_update(maps.rt, old, new, ctx)
     assert ended.outcome is Outcome.GONE
     assert "finalizers" not in ended.object["metadata"]

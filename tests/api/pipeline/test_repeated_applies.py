@@ -14,7 +14,7 @@ from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta import stored_contents, stored_sets
 from kubechronicle.api.meta.encoding import copy_object, encode_custom
-from kubechronicle.api.pipeline import patching, pipeline, tracking
+from kubechronicle.api.pipeline import patches, patching, pipeline, tracking
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import seal
@@ -91,7 +91,7 @@ def applied(rt: ResourceType, text: bytes, mark: Any, body: bytes, **more: Any) 
     tracking.note_as_read(rt, stored, mark, ctx)
     base = tracking.seen_by_apply(ctx) or orjson.loads(text)
     try:
-        new, warnings = pipeline.apply_patch(rt, base, patching.APPLY_YAML, body, ctx)
+        new, warnings = patches.apply_patch(rt, base, patching.APPLY_YAML, body, ctx)
         prepared = pipeline.finish_update(rt, stored, pipeline.accept_update(rt, stored, new, ctx), ctx)
     except StatusError as error:
         return (error.code, error.message, copy_object(error.details)), None
@@ -117,7 +117,7 @@ def apply_repeatedly(draw: random.Random, rt: ResourceType) -> None:
     specs = [drawn_spec(draw) for _ in range(3)]
     spec = specs[0]
     body = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
-    new, _ = pipeline.apply_new(rt, orjson.dumps(body), context("one", name="a", applies=True))
+    new, _ = patches.apply_new(rt, orjson.dumps(body), context("one", name="a", applies=True))
     created = pipeline.finish_create(rt, new, context("one", name="a", applies=True))
     text, mark = seal(encode_custom(created.object), 5), created.mark
     for turn in range(150):

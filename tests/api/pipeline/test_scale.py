@@ -10,7 +10,7 @@ import pytest
 from pipeline_writes import create
 
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.pipeline import pipeline, scale
+from kubechronicle.api.pipeline import patches, pipeline, scale
 from kubechronicle.api.pipeline.patching import APPLY_YAML
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.strategy.write_context import Outcome, Prepared, WriteContext
@@ -58,7 +58,7 @@ def put(old: dict[str, Any], manager: str, **meta: Any) -> Prepared:
 
 def patch(old: dict[str, Any], manager: str, body: Any, media_type: str = MERGE, **more: Any) -> Prepared:
     ctx = context(manager, **more)
-    new, _ = pipeline.apply_patch(deployments(), copy.deepcopy(old), media_type, orjson.dumps(body), ctx)
+    new, _ = patches.apply_patch(deployments(), copy.deepcopy(old), media_type, orjson.dumps(body), ctx)
     return finished(old, new, ctx)
 
 

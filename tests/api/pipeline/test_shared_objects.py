@@ -9,7 +9,7 @@ import pytest
 from custom.objects import context, create, stored, widget, widgets
 
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.pipeline import patching, pipeline, tracking
+from kubechronicle.api.pipeline import patches, patching, pipeline, tracking
 from kubechronicle.api.pipeline.pipeline import Prepared
 from kubechronicle.api.registry.registry import ResourceType
 
@@ -23,7 +23,7 @@ def applied(rt: ResourceType, old: dict[str, Any], body: dict[str, Any], mark: A
     tracking.note_as_read(rt, old, mark, ctx)
     base = tracking.seen_by_apply(ctx)
     assert (base is old) == (mark in rt.custom.marks.keeping)
-    new, _ = pipeline.apply_patch(rt, base or copy_object(old), patching.APPLY_YAML, orjson.dumps(body), ctx)
+    new, _ = patches.apply_patch(rt, base or copy_object(old), patching.APPLY_YAML, orjson.dumps(body), ctx)
     return pipeline.finish_update(rt, old, pipeline.accept_update(rt, old, new, ctx), ctx)
 
 

@@ -11,7 +11,7 @@ from pipeline_writes import create, update
 from rejections import VALID, rejection_causes
 
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.pipeline import pipeline
+from kubechronicle.api.pipeline import patches, pipeline
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.strategy.write_context import WriteContext
 
@@ -157,7 +157,7 @@ def test_a_uid_in_a_patch_is_a_constant_field_beside_others() -> None:
     for revision in ("7", None):
         patch = {"metadata": {"uid": "x", "resourceVersion": revision}, "spec": {"fsGroupPolicy": "x"}}
         body = json.dumps(patch).encode()
-        new, _ = pipeline.apply_patch(rt, copy.deepcopy(old), "application/merge-patch+json", body, ctx)
+        new, _ = patches.apply_patch(rt, copy.deepcopy(old), "application/merge-patch+json", body, ctx)
         with pytest.raises(StatusError) as rejected:
             pipeline.prepare_update(rt, old, new, ctx)
         causes.append([cause["field"] for cause in (rejected.value.details or {})["causes"]])

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from kubechronicle.api.custom.served import resource_types
-from kubechronicle.api.pipeline import patching, pipeline
+from kubechronicle.api.pipeline import patches, patching, pipeline
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
 from kubechronicle.api.registry.registry import ResourceType
 
@@ -97,7 +97,7 @@ def patch(
 ) -> Prepared:
     applies = media_type == patching.APPLY_YAML
     ctx = context(manager, name="a", patches=True, applies=applies, **more)
-    new, _ = pipeline.apply_patch(rt, orjson.loads(orjson.dumps(old)), media_type, orjson.dumps(body), ctx)
+    new, _ = patches.apply_patch(rt, orjson.loads(orjson.dumps(old)), media_type, orjson.dumps(body), ctx)
     return pipeline.prepare_update(rt, old, new, ctx)
 
 
