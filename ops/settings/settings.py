@@ -251,7 +251,10 @@ def suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     dashes = "--" if name.startswith("-") else ""
-    near = get_close_matches(name.lstrip("-").replace("_", "-"), [*BY_NAME, *foreign.BY_NAME], n=1)
+    bare = name.lstrip("-").replace("_", "-")
+    if dashes and bare in BY_NAME:  # which another command refuses
+        return f"; `kubechronicle serve` has --{bare}"
+    near = get_close_matches(bare, [*BY_NAME, *foreign.BY_NAME], n=1)
     return f"; did you mean '{dashes}{near[0]}'?" if near else "; `kubechronicle serve --help` lists them all"
 
 

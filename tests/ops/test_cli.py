@@ -48,6 +48,7 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
             "no connection to Postgres: none.invalid: ",
         ),
         (["serve", "--secure-prt", "1"], "unknown flag --secure-prt; did you mean '--secure-port'"),
+        (["kubeconfig", "--secure-port", "1"], "unknown flag --secure-port; `kubechronicle serve` has --secure-port"),
         (["serve", "--secure-port"], "--secure-port: expected one argument"),
         (["serve", "--secure-port", "many"], "--secure-port: must be a port"),
         (["serve", "--config", "/none"], "--config: cannot read /none"),
