@@ -149,6 +149,7 @@ class Documents:
         self._v2_etag = ""
         self._merged = _Merged(())
         self._making = trio.Lock()
+        self._unpacking = trio.CapacityLimiter(1)
         # The documents are derived from the registry, so they are as old as it is. Dates are in whole seconds, and two
         # registries of one second need two of them: the index has no other tag.
         self._modified = datetime.now(UTC).replace(microsecond=0)
@@ -212,7 +213,7 @@ class Documents:
             document = v3.document(self._registry, path, server_version=self._version, choices=self._choices)
             return json.encode(document) if media_type == JSON else messages.V3.encode(document)
 
-        return await _sent(request, headers, await self._document(path, media_type, make))
+        return await self._sent(request, headers, await self._document(path, media_type, make))
 
     def _hash(self, path: str) -> str:
         hash_ = self._hashes.get(path)
@@ -236,7 +237,7 @@ class Documents:
             return Response(304, headers[1:])
         if media_type != JSON:
             held = await self._document(V2, media_type, lambda: messages.V2.encode(self._v2()))
-        return await _sent(request, headers, held)
+        return await self._sent(request, headers, held)
 
     def _make_v2(self) -> bytes:
         body = json.encode(self._v2())
@@ -265,7 +266,7 @@ class Documents:
         headers = [("content-type", media_type), ("etag", merged.etag), VARY, REVALIDATE]
         if request.headers.get("if-none-match") and self._is_fresh(request, merged.etag):
             return Response(304, headers[1:])
-        return await _sent(request, headers, merged.held[media_type])
+        return await self._sent(request, headers, merged.held[media_type])
 
     def _make_merged(self, remote: Sequence[RemoteDocument], media_type: str) -> tuple[_Held, str]:
         """Return a document and its tag."""
@@ -291,6 +292,14 @@ class Documents:
                 if held is None:
                     held = self._held[key] = await trio.to_thread.run_sync(lambda: _compress(make()))
         return held
+
+    async def _sent(self, request: Request, headers: list[tuple[str, str]], held: _Held) -> Response:
+        if not held.gzipped:
+            return Response(200, headers, held.body)
+        if takes_gzip(request):
+            return Response(200, [*headers, ("content-encoding", "gzip")], held.body)
+        body = await trio.to_thread.run_sync(gzip.decompress, held.body, limiter=self._unpacking)
+        return Response(200, headers, body)
 
     def _last_modified(self) -> tuple[str, str]:
         return "last-modified", format_datetime(self._modified, usegmt=True)
@@ -346,11 +355,3 @@ def _compress(body: bytes) -> _Held:
     if len(body) <= GZIP_THRESHOLD:
         return _Held(body, False)
     return _Held(gzip.compress(body, 6, mtime=0), True)
-
-
-async def _sent(request: Request, headers: list[tuple[str, str]], held: _Held) -> Response:
-    if not held.gzipped:
-        return Response(200, headers, held.body)
-    if takes_gzip(request):
-        return Response(200, [*headers, ("content-encoding", "gzip")], held.body)
-    return Response(200, headers, await trio.to_thread.run_sync(gzip.decompress, held.body))

@@ -6,6 +6,7 @@ can stand for an IPv4 address; then both are judged:
     ::ffff:127.0.0.1       mapped (RFC 4291 §2.5.5.2)     ::127.0.0.1              compatible (§2.5.5.1)
     ::ffff:0:127.0.0.1     translated (RFC 2765)          2002:7f00:1::            6to4 (RFC 3056)
     64:ff9b::7f00:1        NAT64 (RFC 6052)               64:ff9b:1:7f00:0:100::   NAT64 of a site (RFC 8215)
+    2001:0:…:80ff:fffe     Teredo (RFC 4380)              fd00::5efe:127.0.0.1     ISATAP (RFC 5214)
 
 A connection to one of our own listeners would come back with a credential of this server, or run in circles. So no
 client can choose one, whatever the form or the name of its address.
@@ -28,6 +29,8 @@ _THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
 _BROADCAST: Final = IPv4Address("255.255.255.255")
 _IPV4_LAST: Final = tuple(map(IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
 _NAT64_OF_SITE: Final = IPv6Network("64:ff9b:1::/48")
+_ISATAP: Final = (b"\0\0\x5e\xfe", b"\2\0\x5e\xfe")
+"""The octets before the IPv4 address in an interface identifier of ISATAP."""
 
 
 class Reach(enum.Enum):
@@ -78,6 +81,8 @@ def _forms(address: Address) -> Iterator[Address]:
     if address.teredo is not None:
         yield address.teredo[1]
     if any(address in network for network in _IPV4_LAST) and int(address) > 1:  # neither :: nor ::1
+        yield IPv4Address(octets[12:])
+    if octets[8:12] in _ISATAP:
         yield IPv4Address(octets[12:])
     if address in _NAT64_OF_SITE:
         # The prefix may have 48, 56, 64 or 96 bits, and the octet after 64 bits is skipped (RFC 6052 §2.2). A wrong
