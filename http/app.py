@@ -43,8 +43,8 @@ from kubechronicle.http.outgoing.networks import DIRECT, Networks
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
-from kubechronicle.http.representation.encoder_choice import EncoderChoice
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
+from kubechronicle.http.representation.event_encoder import EncoderChoice
 
 if TYPE_CHECKING:
     from kubechronicle.http.tracing.tracing import Tracing

@@ -58,8 +58,7 @@ from kubechronicle.actors.admission.storage import (
     PodGroupProtection,
     StorageObjectInUseProtection,
 )
-from kubechronicle.actors.admission.webhooks.mutating import MutatingAdmissionWebhook
-from kubechronicle.actors.admission.webhooks.validating import ValidatingAdmissionWebhook
+from kubechronicle.actors.admission.webhooks.plugins import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.errors import status

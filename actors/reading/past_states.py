@@ -16,8 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from kubechronicle.actors.reading.selection import Listing, Selection, page_of, within
-from kubechronicle.actors.reading.unreadable import listed_unreadable
+from kubechronicle.actors.reading.selection import Listing, Selection, listed_unreadable, page_of, within
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import Asked
 from kubechronicle.api.meta.paging import Continue, encode_continue

@@ -23,10 +23,9 @@ import trio
 from kubechronicle.actors.reading.past_states import PastStates
 from kubechronicle.actors.reading.selection import Listing as Listing
 from kubechronicle.actors.reading.selection import Selection as Selection
-from kubechronicle.actors.reading.selection import page_of
-from kubechronicle.actors.reading.unreadable import listed_unreadable, unreadable_error
-from kubechronicle.actors.reading.watches import Watching as Watching
-from kubechronicle.actors.reading.watches import last_seen as last_seen
+from kubechronicle.actors.reading.selection import Watching as Watching
+from kubechronicle.actors.reading.selection import last_seen as last_seen
+from kubechronicle.actors.reading.selection import listed_unreadable, page_of, unreadable_error
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.paging import INCONSISTENT, Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType

@@ -30,8 +30,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from kubechronicle.api.flow_control.limits import LevelSpec, Limits
-from kubechronicle.api.flow_control.pace import Pace, Part
-from kubechronicle.api.flow_control.tickets import SERVICE_TIME, Flow, FlowCounts, Queue, Ticket, hand_of
+from kubechronicle.api.flow_control.pace import SERVICE_TIME, Flow, FlowCounts, Pace, Part, Queue, Ticket, hand_of
 
 RUNS: Final = "runs"
 WAITS: Final = "waits"

@@ -1,7 +1,7 @@
 """WatchCursor: one watcher's position in the history of a resource.
 
 No queue and no task: a cursor is a revision and a scope. It reads the shared recent events, or the log where those have
-scrolled out, and waits when there are none (watcher_groups.py). A slow client costs only the distance it has to read. A
+scrolled out, and waits when there are none (dispatcher.py). A slow client costs only the distance it has to read. A
 cursor whose reader can take events at any time keeps waiting while the dispatcher delivers them (dispatcher.py).
 
     memory holds 40..90, applied 95       cursor at 12: log 13..40 in chunks; then memory 41..90; then revision = 95
@@ -21,9 +21,8 @@ import trio
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.records import Operation
-from kubechronicle.eventlog.watching.dispatcher import MAX_SHARED_BATCHES, Batch, SharedBatches
+from kubechronicle.eventlog.watching.dispatcher import EVERYTHING, MAX_SHARED_BATCHES, Batch, Interest, SharedBatches
 from kubechronicle.eventlog.watching.sources import HistorySource, WatchedView
-from kubechronicle.eventlog.watching.watcher_groups import EVERYTHING, Interest
 
 CURSOR_BATCH = 500
 """Events returned at once: bounds the bytes that a watcher encodes before it writes to its connection."""

@@ -7,7 +7,7 @@ from typing import Protocol
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.records import Key, Record
-from kubechronicle.eventlog.watching.watcher_groups import WatcherGroups
+from kubechronicle.eventlog.watching.dispatcher import WatcherGroups
 
 
 class ReadHistory(Protocol):
@@ -25,7 +25,7 @@ class ReadObject(Protocol):
 
 
 class RecentEvents(Protocol):
-    """The events of one resource in memory, in revision order: all those above ``held_since`` (views/window.py)."""
+    """The events of one resource in memory, in revision order: all those above ``held_since`` (views/view.py)."""
 
     @property
     def events(self) -> list[Event]: ...

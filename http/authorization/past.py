@@ -24,7 +24,7 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Moment
-from kubechronicle.eventlog.views.window import Window
+from kubechronicle.eventlog.views.view import Window
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.authorization.node import NODE_NAMED, node_name

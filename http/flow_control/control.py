@@ -31,18 +31,16 @@ from kubechronicle.api.flow_control.limits import (
     level_spec,
     shared,
 )
-from kubechronicle.api.flow_control.pace import Pace
+from kubechronicle.api.flow_control.pace import Flow, Pace, Ticket
 from kubechronicle.api.flow_control.queues import Level
 from kubechronicle.api.flow_control.schemas import FlowSchema
-from kubechronicle.api.flow_control.tickets import Flow, Ticket
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.view_follower import ViewFollower
-from kubechronicle.http.flow_control.estimates import Estimates, FindView
-from kubechronicle.http.flow_control.measures import READS, WRITES, FlowMeasures, Kinds, Use
+from kubechronicle.http.flow_control.measures import READS, WRITES, Estimates, FindView, FlowMeasures, Kinds, Use
 
 # -- retry after -------------------------------------------------------------------------------------------------------
 #

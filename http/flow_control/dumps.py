@@ -14,8 +14,8 @@ from typing import Final
 
 import trio
 
+from kubechronicle.api.flow_control.pace import Ticket
 from kubechronicle.api.flow_control.queues import Level
-from kubechronicle.api.flow_control.tickets import Ticket
 from kubechronicle.api.meta.request_info import Query
 from kubechronicle.http.context import Context
 from kubechronicle.http.flow_control.control import FlowControl

@@ -10,8 +10,8 @@ from typing import Final
 
 import trio
 
+from kubechronicle.api.flow_control.pace import Ticket
 from kubechronicle.api.flow_control.queues import RUNS, TOO_LATE, WAITS
-from kubechronicle.api.flow_control.tickets import Ticket
 from kubechronicle.http.authentication.user import GROUP_MASTERS
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.flow_control.control import READ_VERBS, FlowControl, KnownFlow

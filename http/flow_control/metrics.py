@@ -10,8 +10,8 @@ import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kubechronicle.api.flow_control.pace import SERVICE_TIME
 from kubechronicle.api.flow_control.queues import Level
-from kubechronicle.api.flow_control.tickets import SERVICE_TIME
 from kubechronicle.eventlog.histograms import Histogram, buckets
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.measures import Shares, Use

@@ -20,8 +20,8 @@ from kubechronicle.http.outgoing.networks import DIRECT, Networks
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets
 from kubechronicle.http.representation.compression import Compression
-from kubechronicle.http.representation.encoder_choice import EncoderChoice
 from kubechronicle.http.representation.encoding_cache import EncodingCache
+from kubechronicle.http.representation.event_encoder import EncoderChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

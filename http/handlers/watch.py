@@ -40,7 +40,7 @@ from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
 from kubechronicle.http.representation.event_encoder import EventEncoder, NoForm
-from kubechronicle.http.watch_metrics import bucket_of
+from kubechronicle.http.request_metrics import bucket_of
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
 BOOKMARK_INTERVAL = 60.0

@@ -30,12 +30,12 @@ from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http import filters
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.authorities import Bundle
+from kubechronicle.http.authentication.bearer import StaticTokens
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy
 from kubechronicle.http.authentication.service_accounts import ServiceAccountTokens
-from kubechronicle.http.authentication.token_file import StaticTokens
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.webhook import WebhookTokens

@@ -34,12 +34,12 @@ from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key, Operation, Record
 from kubechronicle.eventlog.testing import Stack, delete, open_stack, put, transaction
-from kubechronicle.eventlog.views import window
+from kubechronicle.eventlog.views import view
 from kubechronicle.eventlog.watching import cursors
 from kubechronicle.eventlog.watching.cursors import WatchCursor
 
 SMALL = {
-    (window, "RECENT_EVENTS"): 16,
+    (view, "RECENT_EVENTS"): 16,
     (cursors, "HISTORY_CHUNK"): 3,
     (cursors, "CURSOR_BATCH"): 3,
     (tail, "READ_CHUNK"): 4,

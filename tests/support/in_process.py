@@ -33,7 +33,7 @@ from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.token_file import StaticTokens
+from kubechronicle.http.authentication.bearer import StaticTokens
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import ClientCertificates

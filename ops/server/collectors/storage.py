@@ -15,8 +15,8 @@ from kubechronicle.eventlog.measured_log import DURATIONS, MeasuredLog
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.servers import DatabaseSize
 from kubechronicle.eventlog.postgres.standby_reads import Standby
+from kubechronicle.eventlog.views.view import RECENT_EVENTS
 from kubechronicle.eventlog.views.views import View, Views
-from kubechronicle.eventlog.views.window import RECENT_EVENTS
 
 # -- clocks ------------------------------------------------------------------------------------------------------------
 #

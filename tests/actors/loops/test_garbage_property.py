@@ -21,7 +21,7 @@ from trio.testing import MockClock
 
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.records import Operation, Record, Who
-from kubechronicle.eventlog.views import window
+from kubechronicle.eventlog.views import view
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 HOLD = "example.com/hold"
@@ -210,12 +210,12 @@ class Checker:
 @contextlib.contextmanager
 def little_memory() -> Iterator[None]:
     """Keep so few events in memory that the collector reads some of them from the log."""
-    held, slack = window.RECENT_EVENTS, window.SLACK
-    window.RECENT_EVENTS, window.SLACK = 4, 4
+    held, slack = view.RECENT_EVENTS, view.SLACK
+    view.RECENT_EVENTS, view.SLACK = 4, 4
     try:
         yield
     finally:
-        window.RECENT_EVENTS, window.SLACK = held, slack
+        view.RECENT_EVENTS, view.SLACK = held, slack
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

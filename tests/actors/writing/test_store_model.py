@@ -22,7 +22,7 @@ from trio.testing import MockClock
 
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.eventlog.views import window
+from kubechronicle.eventlog.views import view
 
 NAMES, LABELS = "abcde", "xy"
 SELECTOR = "labelSelector=app%3Dx"
@@ -268,12 +268,12 @@ async def perform(program: list[tuple[Any, ...]]) -> None:
 
 @contextlib.contextmanager
 def little_memory() -> Iterator[None]:
-    held, slack = window.RECENT_EVENTS, window.SLACK
-    window.RECENT_EVENTS, window.SLACK = 4, 4
+    held, slack = view.RECENT_EVENTS, view.SLACK
+    view.RECENT_EVENTS, view.SLACK = 4, 4
     try:
         yield
     finally:
-        window.RECENT_EVENTS, window.SLACK = held, slack
+        view.RECENT_EVENTS, view.SLACK = held, slack
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

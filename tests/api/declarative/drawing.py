@@ -6,7 +6,7 @@ import re
 from random import Random
 from typing import Any
 
-from kubechronicle.api.declarative.compiler import Compiler
+from kubechronicle.api.declarative.enforcement import Compiler
 from kubechronicle.api.declarative.functions import EVERY_LEVEL
 from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, Field, GoType, Release
 

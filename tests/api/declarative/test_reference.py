@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.declarative.compiler import Compiler
+from kubechronicle.api.declarative.enforcement import Compiler
 from kubechronicle.api.declarative.functions import BETA, ENFORCED, STANDARD
 from kubechronicle.api.declarative.rules import Operation
 from kubechronicle.api.kinds import reading

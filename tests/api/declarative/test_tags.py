@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.declarative.compiler import Compiler
+from kubechronicle.api.declarative.enforcement import Compiler
 from kubechronicle.api.declarative.executors import EXECUTORS
 from kubechronicle.api.declarative.formats import CUSTOM, FORMATS
 from kubechronicle.api.declarative.functions import ENFORCED, EVERY_LEVEL, STANDARD

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from kubechronicle.api.flow_control.limits import LevelSpec, Limits
-from kubechronicle.api.flow_control.pace import Pace
+from kubechronicle.api.flow_control.pace import Flow, Pace, Ticket, hand_of
 from kubechronicle.api.flow_control.queues import FULL, NO_SEATS, RUNS, WAITS, Level
-from kubechronicle.api.flow_control.tickets import Flow, Ticket, hand_of
 
 
 def spec(queues: int = 8, hand_size: int = 2, queue_length: int = 5, *, exempt: bool = False) -> LevelSpec:

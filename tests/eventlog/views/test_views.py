@@ -14,7 +14,8 @@ from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Head, Key, Operation, Record
 from kubechronicle.eventlog.testing import commit, delete, describe_simply, put
-from kubechronicle.eventlog.views import sorted_store, window
+from kubechronicle.eventlog.views import sorted_store
+from kubechronicle.eventlog.views import view as view_module
 from kubechronicle.eventlog.views.sorted_store import SortedStore, merge, page_of
 from kubechronicle.eventlog.views.views import Entry, Views, entry_of, seal
 
@@ -170,7 +171,7 @@ def test_every_snapshot_equals_the_state_recorded_at_its_revision() -> None:
 
 
 def test_events_are_bounded_by_count_and_snapshots_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "RECENT_EVENTS", 32)
+    monkeypatch.setattr(view_module, "RECENT_EVENTS", 32)
     world = World()
     for number in range(200):
         world.put(pod("x"), text=str(number))
@@ -182,7 +183,7 @@ def test_events_are_bounded_by_count_and_snapshots_with_them(monkeypatch: pytest
 
 
 def test_events_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "RECENT_BYTES", 100_000)
+    monkeypatch.setattr(view_module, "RECENT_BYTES", 100_000)
     world = World()
     for number in range(50):
         world.put(pod(f"x{number}"), text="large " * 1000)

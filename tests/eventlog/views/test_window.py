@@ -10,7 +10,7 @@ import pytest
 from kubechronicle.api.selectors.field_selectors import describe
 from kubechronicle.eventlog.entries import Event, entry_of
 from kubechronicle.eventlog.records import Key, Operation, Record
-from kubechronicle.eventlog.views.window import RECENT_AGE, SLACK, Window
+from kubechronicle.eventlog.views.view import RECENT_AGE, SLACK, Window
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

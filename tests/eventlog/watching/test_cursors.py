@@ -13,7 +13,7 @@ from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, commit, delete, open_stack, put
-from kubechronicle.eventlog.views import window
+from kubechronicle.eventlog.views import view
 from kubechronicle.eventlog.views.views import Event
 from kubechronicle.eventlog.watching import cursors
 from kubechronicle.eventlog.watching.cursors import WatchCursor
@@ -124,7 +124,7 @@ async def test_history_is_read_in_chunks_and_continued_from_memory(
 ) -> None:
     monkeypatch.setattr(cursors, "HISTORY_CHUNK", 4)
     monkeypatch.setattr(cursors, "CURSOR_BATCH", 3)
-    monkeypatch.setattr(window, "RECENT_EVENTS", 16)
+    monkeypatch.setattr(view, "RECENT_EVENTS", 16)
     log = MemoryLog()
     writer = Writer(log.store)
     async with open_stack(log) as stack:
@@ -142,7 +142,7 @@ async def test_history_is_read_in_chunks_and_continued_from_memory(
 async def test_events_that_scroll_out_while_the_log_is_read_are_neither_lost_nor_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(window, "RECENT_EVENTS", 4)
+    monkeypatch.setattr(view, "RECENT_EVENTS", 4)
     log = MemoryLog()
     writer = Writer(log.store)
     async with open_stack(log) as stack:
@@ -197,7 +197,7 @@ async def test_a_cursor_can_be_retried_after_the_log_was_unavailable() -> None:
 async def test_a_waiting_cursor_never_reads_the_log_when_events_scroll_out(
     monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
 ) -> None:
-    monkeypatch.setattr(window, "RECENT_EVENTS", 8)
+    monkeypatch.setattr(view, "RECENT_EVENTS", 8)
     log = MemoryLog()
     writer = Writer(log.store)
     async with open_stack(log) as stack:

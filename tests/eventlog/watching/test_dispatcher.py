@@ -17,7 +17,7 @@ from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import commit, delete, open_stack, put
-from kubechronicle.eventlog.views import window
+from kubechronicle.eventlog.views import view
 from kubechronicle.eventlog.watching import dispatcher
 from kubechronicle.eventlog.watching.cursors import WatchCursor, read_events
 from kubechronicle.eventlog.watching.dispatcher import Dispatcher, SharedBatches, WatcherGroup
@@ -105,7 +105,7 @@ def commit_randomly(store: MemoryStore, chance: random.Random) -> None:
 async def test_every_event_is_received_once_in_order(seed: int, eager: None, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     if seed % 3 == 0:
-        monkeypatch.setattr(window, "RECENT_EVENTS", 16)  # watchers served too late read the log
+        monkeypatch.setattr(view, "RECENT_EVENTS", 16)  # watchers served too late read the log
     log = MemoryLog()
     async with open_stack(log) as stack:
         readers = [Reader(stack.views.watch("pods", after=0, **scope), chance) for scope in SCOPES * 3]

@@ -9,9 +9,8 @@ import pytest
 from in_process import ADMIN, CLIENT_CA, JOE, open_server
 from trio.testing import MockClock
 
-from kubechronicle.http.authentication.bearer import bearer_token
+from kubechronicle.http.authentication.bearer import StaticTokens, TokenFileError, bearer_token, parse_token_file
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.token_file import StaticTokens, TokenFileError, parse_token_file
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, User
 from kubechronicle.http.messages import Request
 

@@ -11,7 +11,7 @@ import trio
 from in_process import JOE, MAPS, Answer, InProcess, configmap, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kubechronicle.http.flow_control.estimates import AFTER
+from kubechronicle.http.flow_control.measures import AFTER
 from kubechronicle.http.list_body import ListBody
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1"

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
-from kubechronicle.eventlog.views import window
+from kubechronicle.eventlog.views import view
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -550,8 +550,8 @@ async def test_pages_with_a_selector_have_matching_objects(autojump_clock: MockC
 async def test_paging_goes_on_from_the_log_when_memory_has_scrolled(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, "RECENT_EVENTS", 4)
-    monkeypatch.setattr(window, "SLACK", 4)
+    monkeypatch.setattr(view, "RECENT_EVENTS", 4)
+    monkeypatch.setattr(view, "SLACK", 4)
     async with open_server() as server:
         await fill(server)
 

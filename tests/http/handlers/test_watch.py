@@ -15,7 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
-from kubechronicle.eventlog.views import window
+from kubechronicle.eventlog.views import view
 from kubechronicle.http.handlers.watch import WatchStream
 from kubechronicle.http.messages import BufferedExchange, Push, WebSocketClosed
 
@@ -515,8 +515,8 @@ async def test_a_compacted_revision_is_an_error_event_410(autojump_clock: MockCl
 async def test_a_slow_watcher_reads_on_from_the_log_or_learns_that_it_is_gone(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, "RECENT_EVENTS", 4)
-    monkeypatch.setattr(window, "SLACK", 4)
+    monkeypatch.setattr(view, "RECENT_EVENTS", 4)
+    monkeypatch.setattr(view, "SLACK", 4)
     async with open_server() as server:
         async with server.watch(WATCH) as slow, server.watch(WATCH) as slower:
             for number in range(20):

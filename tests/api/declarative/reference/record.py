@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kubechronicle.api.declarative.compiler import Compiler
+from kubechronicle.api.declarative.enforcement import Compiler
 from kubechronicle.api.declarative.functions import ALPHA, EVERY_LEVEL
 from kubechronicle.api.kinds.reading import Declared, Release, release
 from kubechronicle.ops.development.differential import reference
