@@ -19,7 +19,7 @@ from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.errors import status
 from kubechronicle.api.explaining.causes import Fact, fact_of
-from kubechronicle.api.explaining.incidents import Before, incident_document
+from kubechronicle.api.explaining.incidents import Before, grant_of, incident_document
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
@@ -116,7 +116,10 @@ def _merged(facts: list[Fact], more: list[Fact], *, truncated: bool) -> list[Fac
 
 def _fact(record: Record, before: Record | None, values: SecretValues, *, readable: bool) -> Fact:
     change = masked_change(change_of(record, before), values.key)
-    return fact_of(change, revision_object(change, content="", readable=readable), readable=readable)
+    document = revision_object(change, content="", readable=readable)
+    if readable and (grant := grant_of(change)):
+        document["grants"] = grant
+    return fact_of(change, document, readable=readable)
 
 
 async def _before(log: RevisionLog, query: ChangeQuery) -> Before:
@@ -124,4 +127,4 @@ async def _before(log: RevisionLog, query: ChangeQuery) -> Before:
         return Before(query.after + 1)
     found = await log.groups(GroupQuery(changes=query, by=("user_name", "resource")))
     kinds = frozenset((group.values[0], group.values[1]) for group in found)
-    return Before(query.after + 1, frozenset(user for user, _ in kinds), kinds)
+    return Before(query.after + 1, frozenset(user for user, _ in kinds), kinds, query.namespace)

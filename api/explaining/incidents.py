@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.explaining.causes import Cause, Fact, because, causes_of
+from kubechronicle.api.history.revisions import Change
 
+BINDINGS: Final = ("rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io")
+FIRST: Final = "first change"
 MOST_CONSEQUENCES: Final = 20
 """Consequences that raise a score."""
 
@@ -26,12 +29,14 @@ class Before:
     """The changes before the incident, for comparison.
 
     ``since``: the first revision that was compared.
+    ``namespace``: the one that was compared, "" for all.
     ``users``: those that made changes. ``kinds``: (user, resource) of these changes.
     """
 
     since: int
     users: frozenset[str] = frozenset()
     kinds: frozenset[tuple[str, str]] = frozenset()
+    namespace: str = ""
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------
@@ -118,8 +123,24 @@ def ranked(facts: Sequence[Fact], before: Before, causes: Mapping[int, Cause]) -
     for fact in facts:
         applying = [rule for rule in RULES if rule.applies(fact, before, fields)]
         score = sum(rule.score for rule in applying) + min(consequences[fact.revision], MOST_CONSEQUENCES)
-        found.append((score, [rule.reason for rule in applying if rule is not RULES[0]], fact))
+        found.append((score, [_reason(rule, before) for rule in applying if rule is not RULES[0]], fact))
     return sorted(found, key=lambda each: (-each[0], -each[2].revision))
+
+
+def _reason(rule: Rule, before: Before) -> str:
+    """Return the reason of a rule. Elsewhere the user may have made changes before."""
+    here = " in this namespace" if before.namespace and rule.reason.startswith(FIRST) else ""
+    return f"{rule.reason}{here}"
+
+
+def grant_of(change: Change) -> str:
+    """Return the role and the subjects of a new or changed binding; "" for other changes."""
+    state = change.after if change.resource in BINDINGS else None
+    if state is None:
+        return ""
+    role = state.get("roleRef") or {}
+    subjects = [f"{each.get('kind')} {each.get('name')}" for each in state.get("subjects") or ()]
+    return f"{role.get('kind')} {role.get('name')} to {', '.join(subjects) or 'nobody'}"
 
 
 def incident_document(facts: Sequence[Fact], before: Before) -> dict[str, Any]:

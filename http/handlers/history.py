@@ -67,8 +67,7 @@ async def backend_at(backend: Backend, request: Request, context: Context) -> Ba
     by_time = info.group == HISTORY and len(backend.store.reads.logs) > 1  # the moment is found in the other logs, too
     timed = by_time or _needs_time(request, info)
     context.at = moment = await resolve_moment(backend, context.moment, timed=timed)
-    if info.group != HISTORY:  # revisions are limited one by one
-        await check_moment(backend, context, moment.revision)
+    await check_moment(backend, context, moment.revision)
     if info.group_resource == RESOURCE and wants_shown(context):
         log = backend.store.reads.log.recorded
         record = backend.shown_secrets.recorder(log, request, context, moment.revision)

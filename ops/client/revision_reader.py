@@ -163,6 +163,8 @@ def bounds(client: Client, since: str, until: str) -> dict[str, str]:
 def _check_order(client: Client, since: str, until: str) -> None:
     """Refuse times in the wrong order, and a beginning in the future: nothing could be found. OperatorError."""
     first, last = (client.resolve_moment(text) if text else "" for text in (since, until))
+    if since == "now":
+        first = written(client.now())
     if first.isdigit() and last.isdigit():
         swapped = place_of(int(first)) == place_of(int(last)) and int(first) > int(last)
     else:

@@ -15,13 +15,17 @@ from kubechronicle.api.history.extents import covered, moment_text, together
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.output import format_duration
-from kubechronicle.ops.client.revision_reader import RevisionQuery, Scope, parameters_of, scopes_of
+from kubechronicle.ops.client.revision_reader import API, RevisionQuery, Scope, parameters_of, scopes_of
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import Subject
 from kubechronicle.ops.errors import OperatorError
 
 TOLERATED: Final = timedelta(seconds=5)
 """Difference of a commit time to the server's clock that is no sign of a wrong clock."""
+
+
+SELECTING: Final = ("who.", "request.", "operation")
+"""Beginnings of the fields that select changes, besides their objects and times."""
 
 
 class Search(NamedTuple):
@@ -49,6 +53,7 @@ def explain(session: Session, search: Search) -> str:
     """Return a sentence about a search without result. OperatorError if the result would mislead."""
     extent = read_extent(session, search.query)
     note_clocks(session, extent)
+    check_period(search, extent)
     if search.field:
         check_field(search.field, extent, search.name)
     check_kept(search, extent)
@@ -56,7 +61,41 @@ def explain(session: Session, search: Search) -> str:
         if search.subject is not None and search.subject.name:
             check_existed(session, search.subject, extent)
         check_namespace(session, search.subject.namespace if search.subject is not None else search.namespace)
-    return covered(extent)
+    skipped = "".join(f"; not searched: {each}" for each in dict.fromkeys(search.query.warnings))
+    return f"{covered(extent)}{_elsewhere(session, search)}{skipped}"
+
+
+def unknowable(session: Session, search: Search, hidden: int) -> OperatorError:
+    """Return the error of an answer that nobody can give: the changes are of objects that the user may not read."""
+    number = f"{hidden} change{'' if hidden == 1 else 's'}" if hidden else "its changes"
+    return OperatorError(
+        f"no answer is possible about {search.name}: you may not read {number} of it; {explain(session, search)}"
+    )
+
+
+def _elsewhere(session: Session, search: Search) -> str:
+    """Return a remark about a search of one namespace: how many such changes lie outside of it."""
+    namespace = search.subject.namespace if search.subject is not None else search.namespace
+    fields = {name: value for name, value in search.query.fields.items() if name.startswith(SELECTING)}
+    if not namespace or (search.subject is not None and search.subject.name) or not fields:
+        return ""
+    scope = Scope(f"{API}/revisions", tuple(search.query.scopes[0].fields))
+    bounds = {name: value for name, value in search.query.fields.items() if name.startswith(("time.", "revision."))}
+    query = RevisionQuery([scope], fields | bounds, content="")
+    parameters = {"summary": "groups", "by": "namespace", **parameters_of(query, scope)}
+    if search.subject is None:
+        parameters["include"] = "clusterrevisions"
+    only = f"; only namespace {namespace} was searched"
+    try:
+        groups = session.client.get(scope.path, parameters)["groups"]
+    except ApiError as error:
+        if error.code not in (400, 403):
+            raise
+        return f"{only}, as you may not list the changes of the others" if error.code == 403 else only
+    outside = sum(int(group["changes"]) for group in groups if group["namespace"] != namespace)
+    if not outside:
+        return f"{only}, and the others have no such change"
+    return f"{only}: {outside} such change{' lies' if outside == 1 else 's lie'} outside of it, and -A finds them"
 
 
 def read_extent(session: Session, query: RevisionQuery) -> Object:
@@ -103,6 +142,22 @@ def check_field(field: str, extent: Mapping[str, Any], name: str) -> None:
         hint = f"; did you mean {unknown['nearest']}?" if unknown["nearest"] else ""
         versions = f"none of the {seen['versions']} versions" if seen["versions"] > 1 else "no version"
         raise OperatorError(f"{versions} of {name} has a field {field}{hint}")
+
+
+def check_period(search: Search, extent: Mapping[str, Any]) -> None:
+    """Refuse a period whose end lies before its beginning, or before all history. OperatorError."""
+    asked = extent.get("bounds")
+    if asked is None:
+        return
+    after, until = int(asked["after"]), int(asked["until"])
+    if after > until and any(name.endswith(".to") for name in search.query.fields):
+        raise OperatorError(
+            f"the period begins at revision {after}, after its end at revision {until}: name the earlier moment first"
+        )
+    if until < int(extent["since"]["revision"]):
+        raise OperatorError(
+            f"the period ends before the history of {_kind_of(search)} begins, at {moment_text(extent['since'])}"
+        )
 
 
 def check_kept(search: Search, extent: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from kubechronicle.ops.client.revision_texts import (
     revision_document,
     user_of,
 )
-from kubechronicle.ops.client.searches import check_existed
+from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import Subject, add_all_namespaces_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
@@ -147,9 +147,13 @@ class _Search:
             screen.note(f"these are the newest {count}; --limit 0 prints all")
         if not count:
             by = f" by {arguments.user}" if arguments.user else ""
-            if self._subject is not None and self._subject.name:
-                check_existed(self._session, self._subject)
-            screen.note(f"no {'reads' if not self.wants_changes else 'requests'}{by} were found{self._period()}")
+            searched = ""
+            if self.wants_changes or (self._subject is not None and self._subject.name):
+                namespace = "" if self._subject is not None else self._namespace
+                search = Search(self._revisions, self._subject, namespace, arguments.since)
+                searched = f": {explain(self._session, search)}"
+            what = "reads" if not self.wants_changes else "requests"
+            screen.note(f"no {what}{by} were found{self._period()}{searched}")
         if self.wants_reads:
             self._print_coverage()
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 from kubechronicle.api.history.positions import revisions_of
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.output import Progress, ago, format_time
-from kubechronicle.ops.client.revision_reader import API, Scope, bounds, scopes_of
+from kubechronicle.ops.client.revision_reader import API, RevisionQuery, Scope, bounds, scopes_of
+from kubechronicle.ops.client.searches import Search, explain, unknowable
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag
 from kubechronicle.ops.errors import OperatorError
@@ -68,11 +69,27 @@ def run(arguments: argparse.Namespace) -> int:
                 result = line
     if not result:
         raise OperatorError("the server ended the search before its result; search a shorter time with --since")
+    if not (result["flips"] or result["initially"]):
+        result |= {"nothing": _nothing(session, path, parameters, result)}
     if not text:
         session.screen.document(result | {"items": flips})
     else:
         _print(session, where, flips, result)
     return 0 if result["flips"] or result["initially"] else 1
+
+
+def _nothing(session: Session, path: str, parameters: Mapping[str, str], result: Mapping[str, Any]) -> str:
+    """Return what was searched for a condition that never held. OperatorError if nobody can know that."""
+    arguments = session.arguments
+    selector = parameters.get("fieldSelector", "")
+    fields = dict(term.partition("=")[::2] for term in selector.split(",")) if selector else {}
+    subject = session.subject(arguments.words, session.kinds(), name_required=False) if arguments.words else None
+    query = RevisionQuery([Scope(path)], fields, content="")
+    search = Search(query, subject, "" if arguments.all_namespaces else session.namespace, arguments.since)
+    hidden = int(result.get("hidden") or 0)
+    if hidden and hidden >= int(result["searched"]):
+        raise unknowable(session, search, hidden)
+    return explain(session, search)
 
 
 def _search(session: Session) -> tuple[str, dict[str, str], str]:
@@ -113,7 +130,7 @@ def _print(session: Session, where: str, flips: list[dict[str, Any]], result: Ma
     if flips:
         screen.line()
     if not result["flips"] and not result["initially"]:
-        screen.line(f"{expression} never held in {where}, {since} ({result['searched']} changes).")
+        screen.line(f"{expression} never held in {where}, {since} ({result['searched']} changes): {result['nothing']}.")
     else:
         screen.line(Painted(summary(expression, where, result), "strong"))
         for title, name in (("first", "first"), ("last", "last"), ("ceased", "ceased")):

@@ -169,6 +169,8 @@ def _print_change(screen: Screen, change: Object) -> None:
     )
     if change["reasons"]:
         screen.line("  ", Painted(", ".join(change["reasons"]), "warning"))
+    if change.get("grants"):
+        screen.line("  grants ", Painted(printable(change["grants"]), "warning"))
     if change.get("reason"):
         screen.line("  reason: ", Painted(printable(change["reason"]), "strong"))
     screen.line(f"  {changed_cell(change)}")

@@ -15,7 +15,7 @@ from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.output import format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, parameters_of, scopes_of
 from kubechronicle.ops.client.revision_texts import user_of
-from kubechronicle.ops.client.searches import Search, explain
+from kubechronicle.ops.client.searches import Search, explain, read_extent, unknowable
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_subject_flags
 from kubechronicle.ops.terminal import Painted
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     query = RevisionQuery(scopes_of(subject), bounds(session.client, arguments.since, arguments.until), content="")
     scope = query.scopes[0]
     found = session.client.get(scope.path, {"summary": "tree", **parameters_of(query, scope)})
-    nothing = "" if found["objects"] else explain(session, Search(query, subject, since=arguments.since))
+    nothing = "" if found["objects"] else _nothing(session, Search(query, subject, since=arguments.since))
     if session.screen.format != "text":
         session.screen.document(found | ({"nothing": nothing} if nothing else {}))
     elif nothing:
@@ -59,6 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
     if found["truncated"]:
         session.screen.note("the tree is not whole: choose a shorter time")
     return 0 if found["objects"] else 1
+
+
+def _nothing(session: Session, search: Search) -> str:
+    """Return why a tree is empty. OperatorError: the object has changed, but the user may not read it."""
+    changes = read_extent(session, search.query)["searched"].get("changes", 0)
+    if changes:
+        raise unknowable(session, search, changes)
+    return explain(session, search)
 
 
 def _print(session: Session, found: Mapping[str, Any], *, no_status: bool) -> None:

@@ -50,13 +50,16 @@ def find_bounds(client: Client, since: str, until: str) -> Bounds:
     if not since:
         since = "1"
     try:
-        return Bounds(_revision_at(client, since), last)
+        first = _revision_at(client, since)
+        if first > last:
+            raise OperatorError(f"{since} lies after {until or 'now'}: name the earlier moment first")
+        return Bounds(first, last)
     except ApiError as error:
         oldest = re.search(r"oldest moment is (\S+) \(revision (\d+)\)", error.message)
         if error.code != 410 or oldest is None:
             raise
-        first = int(oldest[2])
-        return Bounds(0 if first <= 1 else first, last, oldest[1])
+        kept = int(oldest[2])
+        return Bounds(0 if kept <= 1 else kept, last, oldest[1])
 
 
 def _revision_at(client: Client, text: str) -> int:

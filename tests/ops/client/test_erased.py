@@ -80,7 +80,7 @@ def test_past_states(chronicle: Chronicle, vault: tuple[str, int]) -> None:
 def test_prune_keeps_kinds_with_erased_states(chronicle: Chronicle, vault: tuple[str, int], running: Any) -> None:
     space, then = vault
     output = chronicle("restore", "-n", space, "--to", str(then), "--prune", "--yes")
-    assert (output.code, "skipped: configmaps: 2 configmaps left out" in output.err) == (1, True)
+    assert (output.code, "configmaps: not read: 2 configmaps left out" in output.out) == (3, True)
     assert running.ask("GET", f"/api/v1/namespaces/{space}/configmaps/kept")["data"]["a"] == "3"
     output = chronicle("restore", "configmap/gone", "-n", space, "--to", str(then), "--yes")
     assert (output.code, "was erased from history" in output.err) == (2, True)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from in_process import JOE
 
 from kubechronicle.ops.client.client import Client
 
@@ -102,6 +103,56 @@ def test_history_that_was_dropped_is_an_error(chronicle: Chronicle, shop: tuple[
         assert f"(revision {revision})" in output.err
         assert output.code == 2
     assert chronicle("log", "events", "--since", str(revision), "-n", name).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("between", "now", "1m"), "now is later than 1m"),
+        (("log", "--since", "now", "--until", "1m"), "now is later than 1m"),
+        (("between", "{last}", "{first}"), "is later than"),
+        (("between", "{last}", "1h"), "the period begins at revision"),
+        (("log", "--since", "{last}", "--until", "1h"), "the period begins at revision"),
+        (("incident", "400d"), "the period ends before the history of"),
+        (("bisect", "has(self.x)", "deploy/web", "--until", "400d"), "the period ends before the history of"),
+    ],
+)
+def test_periods_without_an_answer_are_errors(
+    chronicle: Chronicle, shop: tuple[str, int], arguments: tuple[str, ...], message: str
+) -> None:
+    name, revision = shop
+    output = chronicle(*(each.format(first=revision - 1, last=revision + 4) for each in arguments), "-n", name)
+    assert message in output.err, output
+    assert output.code == 2
+
+
+def test_changes_outside_of_the_namespace_are_counted(chronicle: Chronicle, shop: tuple[str, int]) -> None:
+    for arguments in (
+        ("log", "--user", "admin"),
+        ("between", "1h", "now", "--user", "adm*"),
+        ("audit", "--user", "admin"),
+    ):
+        output = chronicle(*arguments, "-n", "default")
+        said = output.out + output.err
+        assert "only namespace default was searched: " in said, output
+        assert "lie outside of it, and -A finds them" in said
+
+
+def test_objects_that_may_not_be_read_are_no_negative_answer(
+    chronicle: Chronicle, shop: tuple[str, int], running: Any
+) -> None:
+    name, _ = shop
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
+    rule = {"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["list", "watch"]}
+    running.ask("POST", f"{rbac}/roles", {"metadata": {"name": "reader"}, "rules": [rule]})
+    subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    binding = {"metadata": {"name": "reader"}, "subjects": subjects, "roleRef": role}
+    running.ask("POST", f"{rbac}/rolebindings", binding)
+    for arguments in (("tree", "secret/key", "--from", "1"), ("bisect", "has(self.data)", "secret/key")):
+        output = chronicle(*arguments, "-n", name, token=JOE)
+        assert "no answer is possible about secret/key" in output.err, output
+        assert output.code == 2
 
 
 def test_blame_of_a_deleted_object_prints_its_last_state(chronicle: Chronicle, shop: tuple[str, int]) -> None:
