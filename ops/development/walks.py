@@ -58,10 +58,14 @@ class Function(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The functions that were called, and the pairs of them of which the first called the second."""
+    """The functions in the order of their first calls, and the pairs of which one called the other."""
 
-    functions: frozenset[Function]
+    order: tuple[Function, ...]
     calls: frozenset[tuple[Function, Function]]
+
+    @property
+    def functions(self) -> frozenset[Function]:
+        return frozenset(self.order)
 
     @property
     def files(self) -> frozenset[str]:
@@ -76,7 +80,7 @@ class Walk(NamedTuple):
         return frozenset(call for call in self.changes if climbs(call[0].file, call[1].file))
 
     def shared_with(self, other: Walk) -> Walk:
-        return Walk(self.functions & other.functions, self.calls & other.calls)
+        return Walk(tuple(each for each in self.order if each in other.functions), self.calls & other.calls)
 
 
 @cache
@@ -107,22 +111,21 @@ class Tracer:
 
     def __init__(self) -> None:
         self._known: dict[CodeType, Function | None] = {}
-        self._calls: set[tuple[Function | None, Function]] = set()
+        self._calls: dict[tuple[Function | None, Function], None] = {}
         self._on = False
 
     def install(self) -> None:
         sys.setprofile(self._profile)
 
     def begin(self) -> None:
-        self._calls = set()
+        self._calls = {}
         self._on = True
 
     def end(self) -> Walk:
         self._on = False
-        functions = {function for _, function in self._calls}
-        return Walk(
-            frozenset(functions), frozenset((caller, called) for caller, called in self._calls if caller is not None)
-        )
+        order = dict.fromkeys(called for _, called in self._calls)
+        calls = ((caller, called) for caller, called in self._calls if caller is not None)
+        return Walk(tuple(order), frozenset(calls))
 
     def _profile(self, frame: FrameType, event: str, argument: object) -> None:
         if not self._on or event != "call":
@@ -134,7 +137,7 @@ class Tracer:
         while outer is not None and (caller := self._function(outer.f_code)) is None:
             outer = outer.f_back
         if caller != function:
-            self._calls.add((caller, function))
+            self._calls[caller, function] = None
 
     def _function(self, code: CodeType) -> Function | None:
         """Return the function of this project that a code object belongs to; None: it is a library's, or a module."""
@@ -385,12 +388,17 @@ def report(walks: Mapping[str, Walk], shown: str) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m kubechronicle.ops.development.walks", description=__doc__)
     parser.add_argument("--show", default="", metavar="WALK", help="list the files and climbs of a walk")
+    parser.add_argument("--order", action="store_true", help="list the functions of all walks as they are first called")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="kubechronicle-walks-") as directory:
         home = Path(directory)
         home.chmod(0o755)  # under root, Postgres runs as another user, who needs access
         walks = take_walks(home)
-    for line in report(walks, arguments.show):
+    if arguments.order:
+        lines = [f"{name}: {each.file} {each.name}" for name, walk in walks.items() for each in walk.order]
+    else:
+        lines = list(report(walks, arguments.show))
+    for line in lines:
         terminal.stdout().line(line)
     terminal.stdout().flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -42,10 +43,24 @@ def test_a_walk_has_the_functions_of_this_project() -> None:
         sys.setprofile(before)
     assert QUERY in walk.functions
     assert all(file.startswith("api/") for file in walk.files)
-    assert walk.shared_with(Walk(frozenset({QUERY}), frozenset())) == Walk(frozenset({QUERY}), frozenset())
+    assert walk.order[0] == QUERY
+    assert walk.shared_with(Walk((QUERY,), frozenset())) == Walk((QUERY,), frozenset())
 
 
 def test_files_that_name_a_field() -> None:
     found = walks.files_of_field("podReplacementPolicy")
     assert found
     assert all(file.startswith("api/builtin/batch/") for file in found)
+
+
+def test_the_diagram_is_a_trace() -> None:
+    """ARCHITECTURE.md shows the functions of a write as a real server calls them."""
+    page = (walks.ROOT / "ARCHITECTURE.md").read_text()
+    diagram = page[page.index("```text\ncreate,") :].removeprefix("```text\n").partition("\n```")[0]
+    command = [sys.executable, "-m", walks.__name__, "--order"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=walks.ROOT)
+    for part in diagram.split("\n\n"):
+        name, *lines = part.splitlines()
+        places = [line.partition(": ")[2] for line in done.stdout.splitlines() if line.startswith(f"{name}: ")]
+        shown = [" ".join(line.split()[-2:]) for line in lines]
+        assert [place for place in places if place in shown] == shown
