@@ -238,6 +238,11 @@ class AdmissionChain:
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
         self._state = replace(state, held=HeldLists(state.entries, state.follow))
 
+    @property
+    def guards_namespaces(self) -> bool:
+        """True if the plugin runs that rejects creations in namespaces that end. It can be disabled."""
+        return any(plugin.name == "NamespaceLifecycle" for plugin in self._plugins)
+
     def over(self, other: Callable[[State], State]) -> AdmissionChain:
         """Return a chain of the same plugins and hooks that decide on another state, made from this chain's."""
         return AdmissionChain(self._plugins, other(self._state), self._hooks)

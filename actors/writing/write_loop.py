@@ -350,13 +350,15 @@ class WriteLoop:
 
     async def undo_if_namespace_ended(self, caller: Caller, rt: ResourceType, record: Record) -> None:
         """Delete a created object again if its namespace had begun to end before, as only the newest views show."""
+        if not self._admission.guards_namespaces:
+            return
         await self._undo(caller, record, namespace_lifecycle.too_late(rt, record, self._reads.peek))
 
     async def _undo_if_namespace_changed(
         self, caller: Caller, rt: ResourceType, record: Record, before: Entry | None
     ) -> None:
         """As ``undo_if_namespace_ended``, for an object in another log than its namespace, which was ``before``."""
-        if rt.namespaced:
+        if rt.namespaced and self._admission.guards_namespaces:
             now = await namespace_now(self._reads, record.key.namespace)
             await self._undo(caller, record, namespace_lifecycle.changed(rt, record.key, before, now))
 

@@ -38,6 +38,7 @@ __all__ = [
     "check_route",
     "discovery",
     "one_of",
+    "operator_page",
     "patch_type",
     "plain",
     "resource",
@@ -47,6 +48,7 @@ __all__ = [
 
 JSON = "application/json"
 YAML = "application/yaml"
+TEXT = "text/plain"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 CBOR = "application/cbor"
 CBOR_SEQUENCE = "application/cbor-seq"
@@ -147,6 +149,27 @@ def discovery(accept: str | None, formats: Formats = WITHOUT_CBOR) -> Representa
     """Negotiate for /api and /apis: aggregated if any clause requests it, else plain. Raises NotAcceptableError."""
     aggregated = _negotiate(accept, _allows_aggregated, formats) if accept else None
     return aggregated or plain(accept, formats)
+
+
+def operator_page(accept: str | None, kind: str, formats: Formats = WITHOUT_CBOR) -> Representation:
+    """Negotiate for a page of operators: a text, or an object of config.k8s.io (``kind``: Flagz, Statusz).
+
+    Raises NotAcceptableError, for JSON without the name of the object as well. Source: k8s.io/apiserver
+    ``pkg/server/flagz/negotiate``.
+    """
+    types = (*(each for each in formats.types if each != PROTOBUF), TEXT)
+    if not (accept or "").strip():
+        return Representation(media_type=TEXT)
+
+    def allows(media_type: str, asked: str, group: str, version: str) -> bool:
+        if media_type == TEXT:
+            return not (asked or group or version)
+        return (asked, group) == (kind, "config.k8s.io") and version in ("v1alpha1", "v1beta1")
+
+    found = _first_allowed(accept or "", allows, types)
+    if found is None or found.stream:
+        raise NotAcceptableError(types)
+    return found
 
 
 def one_of(accept: str | None, offered: Sequence[str]) -> str:

@@ -36,6 +36,8 @@ class ListOptions:
 
 def parse_get_options(query: Query) -> GetOptions:
     """Parse the options of a get. The reader checks the revision (``parse_resource_version``)."""
+    if boolean(query, "export"):
+        raise status.bad_request("the export parameter, deprecated since v1.14, is no longer supported")
     return GetOptions(resource_version=first(query, "resourceVersion"))
 
 

@@ -110,11 +110,28 @@ def _outer_problem(der: bytes) -> str:
     return "asn1: syntax error: trailing data" if len(der) > start + length else ""
 
 
+def _is_signed_with_sha1(request: x509.CertificateSigningRequest, key: object) -> bool:
+    """Verify a signature that the library no longer accepts, and Go does for requests, which are signed by themselves
+    (crypto/x509: ``CertificateRequest.CheckSignature``)."""
+    try:
+        if isinstance(key, rsa.RSAPublicKey):
+            key.verify(request.signature, request.tbs_certrequest_bytes, padding.PKCS1v15(), hashes.SHA1())
+        elif isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(request.signature, request.tbs_certrequest_bytes, ec.ECDSA(hashes.SHA1()))
+        else:
+            return False
+    except InvalidSignature:
+        return False
+    return True
+
+
 def _signature_problem(request: x509.CertificateSigningRequest) -> str:
     try:
         if request.is_signature_valid:
             return ""
         key = request.public_key()
+        if isinstance(request.signature_hash_algorithm, hashes.SHA1) and _is_signed_with_sha1(request, key):
+            return ""
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return "x509: cannot verify signature: algorithm unimplemented"
     if isinstance(key, rsa.RSAPublicKey):

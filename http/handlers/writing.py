@@ -20,7 +20,7 @@ from kubechronicle.api.meta.options import parse_create_options, parse_update_op
 from kubechronicle.api.meta.transactions import KIND as TRANSACTION
 from kubechronicle.api.pipeline import deleting, deletion, pipeline
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.http.authorization.decision import Decision
+from kubechronicle.http.authorization.decision import Decision, forbidden
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.reading import list_limit, list_parameters, reads_exactly, requested_revision
@@ -102,7 +102,7 @@ def _check_create(backend: Backend, context: Context) -> None:
         return
     if verdict.error:
         raise status.internal_error(verdict.error)
-    raise status.forbidden(info, info.name, verdict.reason)
+    raise forbidden(context.user, info, verdict.reason)
 
 
 async def delete(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:

@@ -3,7 +3,8 @@
 /configz has the flags as JSON for programs, in the form that the other components of Kubernetes have it: an object by
 the component's name (k8s.io/component-base/configz). kube-apiserver has no such page.
 
-The text is for people: it has no stable form. The objects Statusz and Flagz of config.k8s.io are asked for in Accept.
+The text is for people: it has no stable form. Accept asks for the objects Statusz and Flagz of config.k8s.io, as JSON,
+YAML or CBOR.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from typing import Final
 
 import orjson
 
+from kubechronicle.api.codecs import negotiate
+from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.http.context import Context
 from kubechronicle.http.health import TEXT
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.operators.profile import PROFILE, profile
 from kubechronicle.http.operators.slis import Slis
 
 NAME: Final = "apiserver"
-GROUP_VERSION: Final = "config.k8s.io/v1beta1"
+DEPRECATED: Final = "v1alpha1"
 GATES: Final = {"/flagz": "ComponentFlagz", "/statusz": "ComponentStatusz"}
 PATHS: Final = ("/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version")
 _WARNING: Final = (
@@ -85,15 +89,18 @@ class OperatorPages:
         return None
 
     def _page(self, request: Request, kind: str, lines: list[str], document: Mapping[str, object]) -> Response:
-        accept = request.headers.get("accept")
-        if f"as={kind}" in accept and "g=config.k8s.io" in accept:
-            if "v=v1beta1" not in accept and "v=v1alpha1" not in accept:
-                return page_not_acceptable()
-            version = GROUP_VERSION if "v=v1beta1" in accept else "config.k8s.io/v1alpha1"
-            whole = {"kind": kind, "apiVersion": version, "metadata": {"name": NAME}, **document}
-            return Response(200, [("content-type", "application/json")], orjson.dumps(whole))
-        text = "\n".join(["", f"{NAME} {kind.lower()}", _WARNING, *lines, ""])
-        return Response(200, [TEXT], text.encode())
+        context = request.attached(Context)
+        form = negotiate.operator_page(request.headers.get("accept"), kind, context.formats)
+        if form.media_type == negotiate.TEXT:
+            text = "\n".join(["", f"{NAME} {kind.lower()}", _WARNING, *lines, ""])
+            return Response(200, [TEXT], text.encode())
+        if form.version == DEPRECATED:
+            page = kind.lower()
+            context.warnings.append(f"This version of the {page} endpoint is deprecated. Please use a newer version.")
+        whole = {"kind": kind, "apiVersion": f"{form.group}/{form.version}", "metadata": {"name": NAME}, **document}
+        agent = request.headers.get("user-agent")
+        is_pretty = form.pretty or negotiate.wants_pretty(context.query.get("pretty"), agent)
+        return Response(200, [("content-type", form.media_type)], encode(whole, form.media_type, pretty=is_pretty))
 
     def _status(self) -> dict[str, object]:
         started = datetime.fromtimestamp(self._started, UTC)
@@ -128,7 +135,3 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} hr {minutes:02} min {rest:02} sec"
-
-
-def page_not_acceptable() -> Response:
-    return Response(406, [TEXT], b"only the following media types are accepted: application/json, text/plain\n")

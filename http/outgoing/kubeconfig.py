@@ -108,14 +108,14 @@ class Config:
     users: tuple[NamedUser, ...] = ()
 
 
-def read_kubeconfig(path: Path, *, http_allowed: bool = False) -> RemoteServer:
-    """Return the peer of the current context.
+def read_kubeconfig(path: Path) -> RemoteServer:
+    """Return the peer of the current context. Its server may have no TLS, as for client-go.
 
     All files it names are read once, to see that they can be used. Raises KubeconfigError.
     """
     config = _config(path)
     try:
-        peer = _peer(config, path.parent, http_allowed=http_allowed)
+        peer = _peer(config, path.parent)
         _check(peer)
     except ValueError as error:
         raise KubeconfigError(f"{path}: {error}") from None
@@ -194,7 +194,7 @@ def _document(path: Path) -> Any:
         raise ValueError(f"is not YAML{where}: {getattr(error, 'problem', None) or 'it cannot be parsed'}") from None
 
 
-def _peer(config: Config, folder: Path, *, http_allowed: bool) -> RemoteServer:
+def _peer(config: Config, folder: Path) -> RemoteServer:
     current = config.current_context
     if not current:
         raise ValueError("current-context is not set")
@@ -210,7 +210,7 @@ def _peer(config: Config, folder: Path, *, http_allowed: bool) -> RemoteServer:
         server_name=cluster.tls_server_name,
         insecure=cluster.insecure_skip_tls_verify,
         proxy_url=cluster.proxy_url,
-        http_allowed=http_allowed,
+        http_allowed=True,
     )
     return _with_user(peer, context.user, user, folder)
 

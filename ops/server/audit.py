@@ -115,7 +115,7 @@ def audit_parts(plan: AuditPlan | None, outgoing: Outgoing, *, server: str = "")
             raise OperatorError(f"--audit-log-path: cannot open {plan.log.path}: {error.strerror}") from None
         backends.append(file_log)
     if plan.webhook is not None:
-        peer = read_kubeconfig(plan.webhook.kubeconfig, http_allowed=True)
+        peer = read_kubeconfig(plan.webhook.kubeconfig)
         client = outgoing.client(peer, network=Network.CONTROL_PLANE)
         backends.append(WebhookBackend(plan.webhook, client, metrics))
     audit = Audit(Matcher(plan.policy), backends, metrics, tells_changes=plan.tells_changes)
@@ -143,7 +143,7 @@ def _webhook_settings(settings: Settings) -> WebhookSettings | None:
     if file is None:
         return None
     try:
-        read_kubeconfig(file, http_allowed=True)
+        read_kubeconfig(file)
     except KubeconfigError as error:
         raise OperatorError(f"--audit-webhook-config-file: {error}") from None
     return WebhookSettings(

@@ -186,3 +186,13 @@ async def test_a_class_made_on_another_replica_counts(autojump_clock: MockClock)
                 await wait_all_tasks_blocked()
                 gate.release()
         assert answers[0].ok()["spec"]["priority"] == 5
+
+
+async def test_without_namespace_lifecycle_nothing_asks_for_the_namespace() -> None:
+    """Neither before the write nor after it: a watcher sees one event, and the object stays."""
+    path = "/api/v1/namespaces/missing/configmaps"
+    async with open_server(admission=frozenset()) as server:
+        async with server.watch(f"{path}?watch=1") as stream:
+            await server.post(path, {"metadata": {"name": "m"}})
+            assert (await stream.event())[0] == "ADDED"
+        assert (await server.get(f"{path}/m"))["metadata"]["namespace"] == "missing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.list_options import parse_list_options
+from kubechronicle.api.meta.list_options import parse_get_options, parse_list_options
 from kubechronicle.api.meta.options import parse_delete_options
 
 
@@ -23,3 +23,11 @@ def test_a_watch_without_the_gate_watch_list() -> None:
     query = {"watch": ["true"], "sendInitialEvents": ["true"], "resourceVersionMatch": ["NotOlderThan"]}
     with pytest.raises(StatusError, match="sendInitialEvents is forbidden for watch unless the WatchList feature gate"):
         parse_list_options(query, watch_list=False)
+
+
+def test_a_get_may_not_export() -> None:
+    for value in ("true", "1", ""):
+        with pytest.raises(StatusError, match="no longer supported"):
+            parse_get_options({"export": [value]})
+    for value in ("false", "0"):
+        parse_get_options({"export": [value]})

@@ -187,3 +187,26 @@ def test_what_was_said_stays_said() -> None:
     assert done["status"]["certificate"] == CHAIN
     with pytest.raises(Exception, match="updates may not modify existing certificate content"):
         update(CSR, done, answered(approved, certificate=encoded(pem("CERTIFICATE", issued()) * 2)), "status")
+
+
+SHA1_RSA = (
+    "MIIBSzCBtQIBADAMMQowCAYDVQQDDAFhMIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDTQmDNvdsCTOtsOOSMCL2DoZd67JQ81L7yM7KRVO"
+    "vqQ1ivmM6A80So8PP4aH67miPj3R/ZUMfy7ty6nntsZqo0lFpVleRHH5g9WxFJxKCMuf/9Km65/GGSiwcqCrdHF8Pb4B4JuiUWAt+sdlmSVbyL"
+    "J/ovT9/32LCjq1QJibWMAQIDAQABoAAwDQYJKoZIhvcNAQEFBQADgYEAR6fq/4/U/jVo+X6w7eley9bfAvbf350Pv26aNtRNhTHYRWly1aFCB5"
+    "0q7dO/yjD/lz3jPd7Sa2K3IqpI2eFdSFsJ3emkXwY0HvfWJFZpvS+EpY5lGeJa1KrykZQkTgMPYr3Bslkxnv+8tStAVISqCdSm3a/Tq56t8YbK"
+    "87rIiCk="
+)
+SHA1_ECDSA = (
+    "MIHEMG4CAQAwDDEKMAgGA1UEAwwBYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABLL1JJqj/p92R1MUrH4sy6gXddCDKygSKkpzWhPGw5tFo1"
+    "glh3SVjat0vg625MJlOvVuuLZM9cvOeY5Y9oon+CugADAJBgcqhkjOPQQBA0cAMEQCIF2ilenFiws0zyVtiqL8RWLw1IPcuFtfHRMDLotRSpKH"
+    "AiB6iiSBc934z8aX5Ic5Peiwaln1gAGMbG8bqyp8F3cXXQ=="
+)
+"""Made by ``openssl req -new -sha1 -subj /CN=a``."""
+
+
+@pytest.mark.parametrize("der", [SHA1_RSA, SHA1_ECDSA], ids=["RSA", "ECDSA"])
+def test_requests_may_be_signed_with_sha1(der: str) -> None:
+    assert request_problem(encoded(pem("CERTIFICATE REQUEST", base64.b64decode(der)))) == ""
+    broken = bytearray(base64.b64decode(der))
+    broken[-1] ^= 1
+    assert "verification" in request_problem(encoded(pem("CERTIFICATE REQUEST", bytes(broken))))

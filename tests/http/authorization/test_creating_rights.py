@@ -38,8 +38,20 @@ async def apply(server: InProcess, query: str = "") -> Any:
     ("ask", "verb", "message", "second_status"),
     [
         # An update of a lease must name a revision.
-        (put, "update", 'leases.coordination.k8s.io "l" is forbidden: ', 422),
-        (apply, "patch", 'configmaps "c" is forbidden: ', 200),
+        (
+            put,
+            "update",
+            'leases.coordination.k8s.io "l" is forbidden: User "joe" cannot create resource "leases" in API group '
+            '"coordination.k8s.io" in the namespace "default"',
+            422,
+        ),
+        (
+            apply,
+            "patch",
+            'configmaps "c" is forbidden: User "joe" cannot create resource "configmaps" in API group "" in the '
+            'namespace "default"',
+            200,
+        ),
     ],
 )
 async def test_creating_requires_the_right_to_create(

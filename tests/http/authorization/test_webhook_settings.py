@@ -89,7 +89,7 @@ def test_invalid_authorizer_flags(file: str, tmp_path: Path, flags: dict[str, st
 
 def test_flags_make_an_authenticator(file: str, authority: Any) -> None:
     assert token_webhook(load({})) is None
-    peer = RemoteServer(url="https://localhost:8443/ask", ca=authority.file)
+    peer = RemoteServer(url="https://localhost:8443/ask", ca=authority.file, http_allowed=True)
     flags = {f"{TOKENS}-config-file": file}
     assert token_webhook(load(flags)) == TokenWebhook(peer=peer, version="v1beta1", ttl=120.0)
     flags |= {f"{TOKENS}-version": "v1", f"{TOKENS}-cache-ttl": "0s"}

@@ -32,8 +32,21 @@ async def test_statusz_and_flagz(autojump_clock: MockClock) -> None:
         flags = (await server.ask("GET", "/flagz", headers={"accept": FLAGZ})).ok()["flags"]
         assert flags == {"secure-port": "6443", "v": "0"}
         assert "secure-port 6443" in (await server.ask("GET", "/flagz")).body.decode()
-        other = {"accept": "application/json;v=v9;g=config.k8s.io;as=Flagz"}
-        assert (await server.ask("GET", "/flagz", headers=other)).status == 406
+        yaml = await server.ask("GET", "/flagz", headers={"accept": FLAGZ.replace("json", "yaml")})
+        assert "\nflags:\n  secure-port:" in yaml.body.decode()
+        assert not yaml.header_all("warning")
+        former = await server.ask("GET", "/flagz", headers={"accept": FLAGZ.replace("v1beta1", "v1alpha1")})
+        assert former.ok()["apiVersion"] == "config.k8s.io/v1alpha1"
+        warning = '299 - "This version of the flagz endpoint is deprecated. Please use a newer version."'
+        assert former.header_all("warning") == [warning]
+        for accept in ("*/*", "text/*", "application/json, text/plain"):
+            answer = await server.ask("GET", "/flagz", headers={"accept": accept})
+            assert answer.header("content-type") == "text/plain; charset=utf-8"
+        for accept in ("application/json", FLAGZ.replace("v1beta1", "v9"), STATUSZ, "image/png", "application/cbor"):
+            problem = (await server.ask("GET", "/flagz", headers={"accept": accept})).refused(406)
+            assert problem["message"] == (
+                "only the following media types are accepted: application/json, application/yaml, text/plain"
+            )
         for page in ("/statusz", "/flagz", "/configz", "/metrics/slis", PROFILE):
             (await server.ask("GET", page, token=JOE)).refused(403)
 

@@ -47,6 +47,7 @@ def test_a_kubeconfig_is_read(authority: Any) -> None:
         token_file=authority.folder / "token",
         server_name="b.example",
         proxy_url="http://proxy:3128",
+        http_allowed=True,
     )
     assert load_credentials(peer).authorization == "Bearer t"
     data = {
@@ -74,7 +75,7 @@ def test_a_kubeconfig_is_read(authority: Any) -> None:
         ({"users": []}, "there is no user 'us'"),
         ({"kind": "Pod"}, 'kind: must be "Config", not "Pod"'),
         ({"cluster": {"server": ""}}, "server is not set"),
-        ({"cluster": {"server": "http://a.example"}}, "must begin with https://"),
+        ({"cluster": {"server": "ftp://a.example"}}, "must begin with https:// or http://"),
         ({"cluster": {"server": "https://"}}, "name a host"),
         ({"cluster": {"server": "https://a:99999"}}, "name a host"),
         ({"cluster": {"server": 1}}, "clusters[0].cluster.server: must be a string"),
