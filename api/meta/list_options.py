@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, forbidden, not_supported
 from kubechronicle.api.meta.options import raise_invalid
 from kubechronicle.api.meta.queries import Query, boolean, first, integer
