@@ -100,6 +100,7 @@ class Client:
 
         ``url``: another URL, perhaps relative to the server's. On another origin only the client certificate is sent
         as a credential.
+        ``headers``: besides the usual ones, or in their place; an empty ``accept`` is not sent
         ``timeout``: seconds
         """
         limit = self.timeout if timeout is None else timeout
@@ -213,6 +214,8 @@ class Client:
             if pool.authorization and target.own:
                 fields["authorization"] = pool.authorization
             fields |= headers
+            if not fields["accept"]:
+                del fields["accept"]
             if traceparent := CURRENT.get():
                 fields[TRACEPARENT] = traceparent
             head = pool.head(method, target, fields)
