@@ -27,7 +27,7 @@ import trio
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
 from kubechronicle.eventlog.records import Change, Key, Record, Rejected, Transaction
-from kubechronicle.eventlog.waking import WOKEN
+from kubechronicle.eventlog.wake_up import WOKEN
 
 # -- mailbox -----------------------------------------------------------------------------------------------------------
 #

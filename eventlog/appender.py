@@ -44,7 +44,7 @@ from kubechronicle.eventlog.errors import (
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Rejected, Transaction
 from kubechronicle.eventlog.tail import Tail
-from kubechronicle.eventlog.waking import WOKEN
+from kubechronicle.eventlog.wake_up import WOKEN
 
 BATCH_TRANSACTIONS = 256
 """15,000 to 34,000 changes per second at this size. Larger batches gained little, and each change waits for all."""

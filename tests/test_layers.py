@@ -56,7 +56,7 @@ HTTP_MAY_IMPORT = (
     "eventlog.request_parts",
     "eventlog.restarts",
     "eventlog.views",
-    "eventlog.waking",
+    "eventlog.wake_up",
     "eventlog.watching",
 )
 # The client is a program of its own: it knows the API, and shares leaves with the command line and the server's client.

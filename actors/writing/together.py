@@ -29,9 +29,9 @@ from msgspec import structs
 from kubechronicle.actors.admission.chain import AdmissionChain, State
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
-from kubechronicle.actors.writing.apart import spanning_error
 from kubechronicle.actors.writing.preparation import MayCreate, Preparation
 from kubechronicle.actors.writing.requests import PendingWrite, Written, creation, deletion, patching, replacement
+from kubechronicle.actors.writing.several_databases import spanning_error
 from kubechronicle.actors.writing.targets import Caller, Target, requested_by
 from kubechronicle.actors.writing.write_loop import MAX_ATTEMPTS, WriteLoop, with_revision
 from kubechronicle.api.errors import status

@@ -20,7 +20,6 @@ from kubechronicle.actors.external_answers import retry_with_answers
 from kubechronicle.actors.large_work import LARGE_BYTES, Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
-from kubechronicle.actors.writing.apart import NAMESPACES, commit_apart, namespace_now
 from kubechronicle.actors.writing.preparation import (
     Preparation,
     Proposal,
@@ -30,6 +29,7 @@ from kubechronicle.actors.writing.preparation import (
     transaction_for,
 )
 from kubechronicle.actors.writing.requests import PendingWrite, Written
+from kubechronicle.actors.writing.several_databases import NAMESPACES, commit_separately, namespace_now
 from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
@@ -174,7 +174,7 @@ class WriteLoop:
     async def _attempts(self, write: PendingWrite) -> Written:
         caller, target, turn = write.caller, write.target, write.turn
         write.rechecked, write.names_tried = False, 0
-        is_apart = self._reads.of(target.rt.resource) is not self._reads
+        is_in_other_log = self._reads.of(target.rt.resource) is not self._reads
         queues = False
         for _ in range(MAX_ATTEMPTS):
             old = self._reads.peek(*write.key) if write.change is not None else None
@@ -193,14 +193,14 @@ class WriteLoop:
                     proposal = await self._rewritten(write, proposal)
                 if proposal is not None and not target.dry_run and proposal.prepared.outcome is not UNCHANGED:
                     transaction = await self.transaction(target, proposal, write.old, caller.who, turn, size)
-                    namespace = self._reads.peek(NAMESPACES, "", target.namespace) if is_apart else None
-                    if is_apart and len(transaction.changes) > 1:
-                        outcome = await commit_apart(self._reads, transaction, partial(self.commit, caller))
+                    namespace = self._reads.peek(NAMESPACES, "", target.namespace) if is_in_other_log else None
+                    if is_in_other_log and len(transaction.changes) > 1:
+                        outcome = await commit_separately(self._reads, transaction, partial(self.commit, caller))
                     else:
                         outcome = await self.commit(caller, transaction)
                     if not isinstance(outcome, Rejected):
                         record = outcome[transaction.main]
-                        if write.old is None and is_apart:
+                        if write.old is None and is_in_other_log:
                             await self._undo_if_namespace_changed(caller, target.rt, record, namespace)
                         elif write.old is None:
                             await self.undo_if_namespace_ended(caller, target.rt, record)

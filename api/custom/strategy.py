@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubechronicle.api.custom.rules.rules import Rules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema
-from kubechronicle.api.custom.schema.settled import Contents, KnownContents
+from kubechronicle.api.custom.schema.known_contents import Contents, KnownContents
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.metadata import STANDARD_FINALIZERS

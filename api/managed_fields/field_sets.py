@@ -21,7 +21,7 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any, Final
 
-from kubechronicle.api.managed_fields.alike import KNOWN_ITEMS, MANY, are_short, columns_of, keys_of
+from kubechronicle.api.managed_fields.columns import KNOWN_ITEMS, MANY, are_short, columns_of, keys_of
 from kubechronicle.api.managed_fields.path_elements import NoPathElement as NoPathElement
 from kubechronicle.api.managed_fields.path_elements import elements_of, in_order, items_by_element
 from kubechronicle.api.schema.equality import unchanged

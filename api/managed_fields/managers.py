@@ -22,7 +22,7 @@ import orjson
 
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.managed_fields import field_sets
-from kubechronicle.api.managed_fields.alike import KNOWN_BYTES, Shape, shape_of
+from kubechronicle.api.managed_fields.columns import KNOWN_BYTES, Shape, shape_of
 from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement
 from kubechronicle.api.schema.types import ObjectType

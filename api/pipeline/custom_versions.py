@@ -18,7 +18,7 @@ from typing import Final
 
 from kubechronicle.api.custom import numbers
 from kubechronicle.api.custom.schema.compiled import CompiledSchema
-from kubechronicle.api.custom.schema.settled import Contents
+from kubechronicle.api.custom.schema.known_contents import Contents
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType

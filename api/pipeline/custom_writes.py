@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from kubechronicle.api.custom.schema.settled import Contents
+from kubechronicle.api.custom.schema.known_contents import Contents
 from kubechronicle.api.custom.strategy import STATUS, Checks, changes_generation, finalizer_warnings
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status

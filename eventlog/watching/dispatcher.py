@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias
 import trio
 
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.eventlog.waking import WOKEN
+from kubechronicle.eventlog.wake_up import WOKEN
 
 TIME_SLICE = 0.0005
 """Seconds of delivery after which other tasks run. A request needs a dozen turns. Requests run before event delivery:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 
 import trio
 
-from kubechronicle.eventlog.waking import WOKEN
+from kubechronicle.eventlog.wake_up import WOKEN
 from kubechronicle.http.outgoing.keep_alive import MAX_HEADERS, BadAnswer, Received
 from kubechronicle.http.wire.http2.answers import AnswerHead
 from kubechronicle.http.wire.http2.frames import ErrorCode, error_name

@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.eventlog.waking import WOKEN
+from kubechronicle.eventlog.wake_up import WOKEN
 from kubechronicle.http.outgoing.calls import Call, Unprocessed
 from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
 from kubechronicle.http.outgoing.keep_alive import DISCONNECTED, MAX_HEADERS, BadAnswer, Received, RequestHead

@@ -2,7 +2,7 @@
 
 Of a body: ``clean`` (metadata, unknown fields, nulls, embedded resources), ``default``; of the result: ``validate``.
 ``settle`` does the first two. A request does so several times with the same contents, as kube-apiserver's codec does;
-only the first time costs a walk (settled.py). Most contents need no step but defaults: one walk proves that
+only the first time costs a walk (known_contents.py). Most contents need no step but defaults: one walk proves that
 (conforming.py).
 After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``pkg/registry/customresource``.
 """
@@ -15,9 +15,9 @@ from typing import Any, Final
 from kubechronicle.api.custom.schema import defaults, embedded, keywords, pruning
 from kubechronicle.api.custom.schema.conforming import proof_of
 from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
+from kubechronicle.api.custom.schema.known_contents import Contents, KnownContents, digest_of, settles
 from kubechronicle.api.custom.schema.list_types import validate_lists
 from kubechronicle.api.custom.schema.ratcheting import Correlated
-from kubechronicle.api.custom.schema.settled import Contents, KnownContents, digest_of, settles
 from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Node, Schema
 from kubechronicle.api.custom.schema.tables import Table, apply, apply_ratcheted
 from kubechronicle.api.errors.field_errors import Cause, invalid_value

@@ -22,7 +22,7 @@ OVERRIDABLE: Final[Mapping[str, str]] = MappingProxyType(
 """The resources that may have a database of their own, and where they are stored.
 
 Events: no quota counts them, they have no owners, and no other object rests on one.
-Leases: only a quota of count/leases.coordination.k8s.io is charged with them, which is done first (writing/apart.py).
+Leases: a quota of count/leases.coordination.k8s.io is charged with them, before (writing/several_databases.py).
 All others: their writes allocate addresses, are charged to quotas or bind rules, in one transaction with other objects.
 """
 

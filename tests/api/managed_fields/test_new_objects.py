@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubechronicle.api.managed_fields import field_sets, managers
-from kubechronicle.api.managed_fields.alike import shape_of
+from kubechronicle.api.managed_fields.columns import shape_of
 from kubechronicle.api.managed_fields.managers import Writer, strip_untracked
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry

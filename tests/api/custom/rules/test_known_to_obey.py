@@ -9,7 +9,7 @@ import pytest
 
 from kubechronicle.api.custom.rules.rules import Rules
 from kubechronicle.api.custom.schema.compiled import compile_schema
-from kubechronicle.api.custom.schema.settled import Contents
+from kubechronicle.api.custom.schema.known_contents import Contents
 from kubechronicle.api.custom.strategy import Checks
 
 RULES = "x-kubernetes-validations"

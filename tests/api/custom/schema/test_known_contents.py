@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
-from kubechronicle.api.custom.schema.settled import MAX_KNOWN, KnownContents, digest_of
+from kubechronicle.api.custom.schema.known_contents import MAX_KNOWN, KnownContents, digest_of
 
 TEXT = {"type": "string"}
 SPEC = {

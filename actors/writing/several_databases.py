@@ -28,7 +28,7 @@ Commit = Callable[[Transaction], Awaitable[tuple[Record, ...] | Rejected]]
 NAMESPACES: Final = "namespaces"
 
 
-async def commit_apart(reads: Reads, transaction: Transaction, commit: Commit) -> tuple[Record, ...] | Rejected:
+async def commit_separately(reads: Reads, transaction: Transaction, commit: Commit) -> tuple[Record, ...] | Rejected:
     """Commit the companion changes of a write, then the write. Return the records in the transaction's order.
 
     Rejected: nothing is left of it. Raises the errors of ``commit``; companion changes stay if the outcome of the write

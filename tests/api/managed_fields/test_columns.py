@@ -11,8 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from kubechronicle.api.custom.types import object_type
-from kubechronicle.api.managed_fields import alike, field_sets
-from kubechronicle.api.managed_fields.alike import MANY, columns_of
+from kubechronicle.api.managed_fields import columns, field_sets
+from kubechronicle.api.managed_fields.columns import MANY, columns_of
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import structured_merge
 from kubechronicle.api.schema.types import ObjectType
@@ -147,9 +147,9 @@ def test_lists_with_the_same_names_share_a_node() -> None:
 
 
 def test_names_that_are_kept_are_short() -> None:
-    assert not alike.are_short(("a", "b" * 129))
-    assert not alike.are_short(("a", 1))
-    assert alike.are_short(("a", "b" * 128))
+    assert not columns.are_short(("a", "b" * 129))
+    assert not columns.are_short(("a", 1))
+    assert columns.are_short(("a", "b" * 128))
 
 
 def test_lists_with_many_or_long_names_are_not_kept() -> None:
