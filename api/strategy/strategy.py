@@ -178,11 +178,11 @@ class Strategy:
         return self.returns_deleted or api_version in self.returned_in
 
     def under(self, gates: FeatureGates) -> Strategy:
-        """Return the strategy as it is under feature gates."""
+        """Return the strategy as it is under feature gates. One that the release has no more is on."""
         changes: dict[str, Any] = {}
         for on, choices in ((True, self.with_gates), (False, self.without_gates)):
             for name, values in choices.items():
-                if gates.enabled(name) is on:
+                if (not gates.knows(name) or gates.enabled(name)) is on:
                     changes |= values
         return replace(self, **changes) if changes else self
 

@@ -29,7 +29,7 @@ from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_NAMED: Final = (
+NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
     HOOKS_GATE, *plugins.GATES.values(), *GATES_OF_RESOURCES.values(),
     impersonation.GATE, x509.UID_GATE, request_header.UID_GATE, *node.GATES, *pages.GATES.values(), REQUIRES_CREATE,
@@ -39,7 +39,8 @@ _NAMED: Final = (
     *(name for fields in GATED_FIELDS.values() for field in fields for name in (field.gate, *field.gates)),
     *(name for each in STRATEGIES.values() for name in (*each.with_gates, *each.without_gates, *each.options_in_use)),
 )  # fmt: skip
-WITH_EFFECT: Final = gates_of(PROGRAM).keys() & _NAMED
+"""The gates that this server's code asks for."""
+WITH_EFFECT: Final = gates_of(PROGRAM).keys() & NAMED
 """The gates that switch a feature of this server. Others concern other components, or are not built yet."""
 
 

@@ -63,6 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     if not given.check:
         for line in report.unserved(match[1]):
             print(f"not served: {line}")
+        for name in report.gone_gates(match[1]):
+            print(f"gate gone: {name}")
     return code
 
 

@@ -1,4 +1,4 @@
-"""The report at the end of ``make kinds``: kinds of a release that this server does not serve.
+"""The report at the end of ``make kinds``: kinds of a release that are not served, and gates that it has no more.
 
 A test fails on those of stable versions of the served release. The others tell what there is to do for the next minor.
 """
@@ -9,11 +9,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from kubechronicle.api.features.gates import ALL, gates_of
 from kubechronicle.api.features.versions import Release
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.lives import LEGACY
 from kubechronicle.api.registry.resources import GROUPS
+from kubechronicle.ops.settings.feature_gates import NAMED
 
 NEVER_RESOURCES: Final[Mapping[str, str]] = {
     "admission.k8s.io": "reviews that are sent to webhooks",
@@ -62,6 +64,11 @@ def unserved(minor: str, *, stable: bool = False) -> Iterator[str]:
             continue
         if kind not in _served(group, version):
             yield f"{declared.package.api_version} {kind}"
+
+
+def gone_gates(minor: str) -> list[str]:
+    """Return the gates that this server's code asks for, and a minor does not know: their features are always on."""
+    return sorted({*NAMED} - gates_of(Release(*map(int, minor.split(".")))).keys() - ALL.keys())
 
 
 def missing_paths(listed: Collection[str], served: Collection[str]) -> list[str]:

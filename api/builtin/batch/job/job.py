@@ -168,7 +168,6 @@ KIND: Final = BuiltinKind(
     gated_fields={
         "": (
             GatedField(gate="JobManagedBy", fields=("spec.managedBy",), on_create=True),
-            GatedField(gate="JobPodReplacementPolicy", fields=("spec.podReplacementPolicy",)),
             GatedField(gate="WorkloadWithJob", since=37, fields=("spec.scheduling",)),
         ),
     },

@@ -62,7 +62,6 @@ POD_SPEC: Final = (
     GatedField(gate="ContainerRestartRules", fields=("initContainers[].restartPolicy",), unless="Always"),
     GatedField(gate="HostnameOverride", fields=("hostnameOverride",)),
     GatedField(gate="EnvFiles", fields=(f"{_CONTAINERS}.env[].valueFrom.fileKeyRef",)),
-    GatedField(gate="PodLifecycleSleepAction", fields=(f"{_CONTAINERS}.lifecycle!.(preStop|postStart)!.sleep",)),
     GatedField(gate="ImageVolume", fields=("volumes[].image",), drop=_drop_image_volumes),
     GatedField(gate="SELinuxChangePolicy", fields=("securityContext.seLinuxChangePolicy",)),
     GatedField(

@@ -17,6 +17,11 @@ def test_kinds_of_the_next_minor_are_named() -> None:
     assert not any(line.endswith(("Options", "List")) for line in found)
 
 
+def test_gates_that_a_minor_has_no_more_are_named() -> None:
+    assert report.gone_gates(kinds.SERVED) == []
+    assert "EvictionRequestAPI" in report.gone_gates("1.36")  # it came later, which shows the same
+
+
 def test_exceptions_are_needed() -> None:
     release = reading.release()
     groups = {package.group for package in release.group_versions.values()}
