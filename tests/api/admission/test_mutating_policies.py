@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from time import thread_time
 from typing import Any
 
 import pytest
 
 from kubechronicle.api.admission.mutating_policies import Mutator, mutated, require_convertible
 from kubechronicle.api.admission.policy_programs import Failed, Stage
+from kubechronicle.api.cel.errors import CostExceeded
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline.scale import scale_type
 from kubechronicle.api.registry.registry import known_registry
+from kubechronicle.api.values.allowance import ALLOWANCE, InThread
 
 PODS = known_registry().builtin("", "v1", "pods")
 MAPS = known_registry().builtin("", "v1", "configmaps")
@@ -155,6 +158,28 @@ def test_great_integers_are_texts_in_a_patch() -> None:
     assert patched("[JSONPatch{op: 'add', path: '/data/x', value: 9007199254740993}]", config_map())["data"] == {
         "x": "9007199254740993"
     }
+
+
+SHARED = "[object.data]" + "".join(f".map(a{level}, [a{level}, a{level}])" for level in range(24)) + "[0]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression"),
+    [
+        ("JSONPatch", f'[JSONPatch{{op: "add", path: "/data/k", value: {SHARED}}}]'),
+        ("ApplyConfiguration", f"Object{{data: Object.data{{k: dyn({SHARED})}}}}"),
+    ],
+)
+def test_a_value_that_holds_others_many_times_is_made_in_an_allowance(kind: str, expression: str) -> None:
+    """A list that holds another one twice, in 24 levels, has 16 million parts."""
+    allowance = InThread(thread_time, 0.05, CostExceeded)
+    token, began = ALLOWANCE.set(allowance), thread_time()
+    try:
+        with allowance, pytest.raises(Failed, match="actual cost limit exceeded"):
+            after(kind, expression, config_map())
+    finally:
+        ALLOWANCE.reset(token)
+    assert thread_time() - began < 0.2
 
 
 def test_a_patch_may_remove_the_kind() -> None:
