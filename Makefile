@@ -133,9 +133,10 @@ pages: install-test
 	@KUBECHRONICLE_WRITE_PAGES=yes KUBECHRONICLE_PACED_PAGES=$(PACED) .venv/bin/python -m pytest -q tests/clients/documents \
 		-k '$(PAGES)' $(ARGS)
 
-# Write docs/settings.md from the tables in ops/settings/flags.
+# Write docs/settings.md from the tables in ops/settings/flags, and docs/folders.md from the docstrings of folders.
 docs: install
 	@.venv/bin/python -m kubechronicle.ops.settings.page > docs/settings.md
+	@.venv/bin/python -m kubechronicle.ops.development.folders > docs/folders.md
 
 # Write the lock files from pyproject.toml. Pinned versions stay; `make lock UPGRADE=--upgrade` takes the newest ones.
 lock: install-test
