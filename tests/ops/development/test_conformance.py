@@ -34,7 +34,7 @@ def test_an_area_that_cannot_be_replayed_counts_as_failed(
     (tmp_path / "cases" / "good.yaml").write_text("- name: a\n")
     (tmp_path / "cases" / "bad.yaml").write_text("- name: a\n- name: b\n")
 
-    def replay(area: Area, _serve: object) -> tuple[Totals, str]:
+    def replay(area: Area, _serve: object, _arguments: object) -> tuple[Totals, str]:
         if area.name == "bad":
             raise StartError("the server ended")
         return Totals(core=1, strict=1, cases=1), "no differences"
