@@ -792,11 +792,49 @@ create function kubechronicle.oldest_mark() returns bigint language sql stable
 return (select least(compacted_long, (select min(value::bigint) from jsonb_each_text(compacted_of)))
     from kubechronicle.state);
 
+-- The moves of marks: by whom, when and why, and the marks after it. Each is chained to the one before, and to the newest
+-- revision of the log at that time (eventlog/integrity/marks.py). So nobody hides history by raising a mark unseen.
+create table kubechronicle.mark_moves (
+    number         bigint primary key,
+    moved_at       timestamptz not null,
+    actor          text not null,
+    role           text not null,
+    reason         text not null,
+    compacted_long bigint not null,
+    compacted_of   text not null,   -- JSON
+    revision       bigint not null, -- the newest one of the log
+    revision_hash  bytea not null,
+    hash           bytea not null   -- sha256(hash of the move before || sha256(the other columns))
+);
+
+-- Record the present marks, unless the newest move has them.
+create function kubechronicle.record_marks(actor text, reason text) returns void language plpgsql as $$
+declare
+    s kubechronicle.state;
+    h kubechronicle.heads;
+    last kubechronicle.mark_moves;
+    next_number bigint;
+    at timestamptz := clock_timestamp();
+begin
+    select * into strict s from kubechronicle.state for update;
+    select * into strict h from kubechronicle.heads n order by n.revision desc limit 1;
+    select * into last from kubechronicle.mark_moves m order by m.number desc limit 1;
+    if s.compacted_long = coalesce(last.compacted_long, 0) and s.compacted_of::text = coalesce(last.compacted_of, '{}') then
+        return;
+    end if;
+    next_number := coalesce(last.number, 0) + 1;
+    insert into kubechronicle.mark_moves values (next_number, at, record_marks.actor, current_user::text,
+        record_marks.reason, s.compacted_long, s.compacted_of::text, h.revision, h.hash,
+        sha256(coalesce(last.hash, ''::bytea) || sha256(record_send(row(next_number, at, record_marks.actor,
+            current_user::text, record_marks.reason, s.compacted_long, s.compacted_of::text, h.revision, h.hash)))));
+end $$;
+
 -- Move the marks (compacted revisions): ``of`` has those of single resources, ``rest`` is that of all others. No mark goes
 -- back, nor above the newest revision. A new resource in ``of`` starts at the mark of the others. A resource no longer in
--- ``of`` keeps its mark until that of the others has reached it.
-create function kubechronicle.move_marks(rest bigint, of jsonb) returns void language sql
-begin atomic
+-- ``of`` keeps its mark until that of the others has reached it. The move is recorded.
+create function kubechronicle.move_marks(rest bigint, of jsonb, actor text, reason text) returns void language plpgsql as $$
+begin
+    perform from kubechronicle.state for update;
     update kubechronicle.state s set
         compacted_long = greatest(s.compacted_long, least(rest, h.revision)),
         compacted_of = (
@@ -806,7 +844,14 @@ begin atomic
                 from jsonb_each_text(s.compacted_of) o full join jsonb_each_text(of) n on n.key = o.key) m
             where m.named or m.mark > greatest(s.compacted_long, least(rest, h.revision)))
     from (select max(n.revision) as revision from kubechronicle.heads n) h;
-end;
+    perform kubechronicle.record_marks(actor, reason);
+end $$;
+
+-- The same for servers before schema 26 during an upgrade.
+create function kubechronicle.move_marks(rest bigint, of jsonb) returns void language plpgsql as $$
+begin
+    perform kubechronicle.move_marks(rest, of, current_setting('application_name'), 'retention');
+end $$;
 
 -- The time by which ages are judged. A clock of the database that jumps forward must not forget history: so it is at most
 -- the newest commit, by which server and database agreed, and goes on by at most ``step`` in a call.
@@ -1037,7 +1082,8 @@ select l.revision, l.committed_at, kubechronicle.operation_name(l.operation) as 
     kubechronicle.is_erased(l.object) as erased, kubechronicle.encryption_of(l.object) as encryption, l.reason,
     nullif(l.cause, 0) as cause
 from kubechronicle.log l cross join kubechronicle.state h
-where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
+where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long)
+    and l.resource <> 'nodeports.kubechronicle';
 
 -- The same for people: user, action and object, with the changed fields.
 create view chronicle.who_did_what with (security_barrier) as
@@ -1056,7 +1102,8 @@ select l.revision, l.committed_at, l.user_name as who, nullif(l.impersonator, ''
     end as changed,
     kubechronicle.is_erased(l.object) as erased, nullif(l.reason, '') as reason, nullif(l.cause, 0) as cause
 from kubechronicle.log l cross join kubechronicle.state h
-where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long);
+where l.revision > coalesce((h.compacted_of ->> l.resource)::bigint, h.compacted_long)
+    and l.resource <> 'nodeports.kubechronicle';
 
 -- All erasures, with their reasons. They are kept as long as the log.
 create view chronicle.erasures with (security_barrier) as
@@ -1312,6 +1359,11 @@ from kubechronicle.reads;
 -- The periods in which reads were recorded: outside of them, a missing row says nothing.
 create view chronicle.read_recordings with (security_barrier) as
 select server, since, until, lost, clean, policy from kubechronicle.read_recordings;
+
+-- The moves of marks, below which history is compacted.
+create view chronicle.mark_moves with (security_barrier) as
+select m.number, m.moved_at, m.actor, m.role, m.reason, m.compacted_long, m.compacted_of::jsonb as compacted_of, m.revision
+from kubechronicle.mark_moves m;
 
 -- Let a role read the schema chronicle only.
 create function kubechronicle.let_read(reader name) returns void language plpgsql as $$

@@ -207,13 +207,22 @@ def _path(text: str | None) -> Path | None:
 
 
 def _compact(arguments: argparse.Namespace) -> int:
+    from getpass import getuser
+
     from kubechronicle.ops.maintenance import log_commands
 
     revision = log_commands.parse_revision(arguments.revision)
     keep = log_commands.parse_keep(arguments.keep)
     without = bool(arguments.without_archive)
     return _run_async(
-        lambda settings: log_commands.run_compact(settings, revision=revision, keep=keep, without_archive=without),
+        lambda settings: log_commands.run_compact(
+            settings,
+            revision=revision,
+            keep=keep,
+            without_archive=without,
+            by=getuser(),
+            reason=arguments.reason,
+        ),
         arguments,
     )
 

@@ -8,11 +8,15 @@ from kubechronicle.eventlog.integrity import drops
 from kubechronicle.eventlog.integrity.chain import ChainCheck, Problem
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.integrity.drops import Drop, DropCheck
+from kubechronicle.eventlog.integrity.marks import MarkMove, wrong_marks
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.session import Session
 
 _MARKS = "select revision, compacted_long, compacted_of from kubechronicle.head"
 _CONFIDENTIAL = "select resource from kubechronicle.confidential_resources order by 1"
+_SHORT = (
+    "select resource::text from kubechronicle.resource_classes where class = 'short' order by resource collate \"C\""
+)
 DROPS = f"""
 select r.revision, r.committed_at, r.object from kubechronicle.live e cross join lateral (
     select revision, committed_at, object from kubechronicle.log where revision = e.revision
@@ -34,10 +38,24 @@ async def recorded_drops(session: Session) -> tuple[list[Drop], Problem | None]:
 
 
 async def compare_state(
-    session: Session, check: ChainCheck, drop_check: DropCheck, checkpoints: Sequence[Checkpoint]
+    session: Session,
+    check: ChainCheck,
+    drop_check: DropCheck,
+    checkpoints: Sequence[Checkpoint],
+    moves: Sequence[MarkMove],
 ) -> Problem | None:
-    """Compare the marks and the confidential resources with the log and with checkpoints."""
+    """Compare the marks, the retention classes and the confidential resources with the log and with checkpoints."""
     marks = rows.head((await session.fetch(_MARKS))[0])
+    if wrong := wrong_marks(moves, marks):
+        return Problem(revision=0, message=wrong)
+    classes = tuple(row[0] for row in await session.fetch(_SHORT))
+    for each in checkpoints:
+        if each.moves is not None and not _has_move(moves, *each.moves):
+            message = "the moves of marks up to here are not those of the time of a checkpoint"
+            return Problem(revision=each.revision, message=message)
+        if each.short is not None and each.short != classes:
+            message = f"the resources of the class short are {_listed(classes)}, not {_listed(each.short)} as noted"
+            return Problem(revision=each.revision, message=message)
     noted = [each for each in checkpoints if each.marks is not None]
     for each in noted:
         assert each.marks is not None
@@ -56,6 +74,10 @@ async def compare_state(
         message = f"the confidential resources are {_listed(confidential)}, but the log says {_listed(expected)}"
         return Problem(revision=check.revision, message=message)
     return None
+
+
+def _has_move(moves: Sequence[MarkMove], number: int, hash_: bytes) -> bool:
+    return number == 0 or (number <= len(moves) and moves[number - 1].hash == hash_)
 
 
 def _listed(resources: Sequence[str]) -> str:

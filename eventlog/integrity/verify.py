@@ -31,6 +31,7 @@ from kubechronicle.eventlog.integrity.digests import COLUMNS
 from kubechronicle.eventlog.integrity.drops import Drop, DropCheck
 from kubechronicle.eventlog.integrity.erasures import Erasure, Remains, Tombstone
 from kubechronicle.eventlog.integrity.jumps import Jump
+from kubechronicle.eventlog.integrity.marks import MOVES, MarkMove, move_of, wrong_move
 from kubechronicle.eventlog.integrity.state_check import compare_state, recorded_drops
 from kubechronicle.eventlog.postgres.session import Row, Session
 
@@ -90,6 +91,7 @@ class Verdict:
     unerased: int = 0  # archived rows that still hold erased data
     jumps: tuple[Jump, ...] = ()
     drops: tuple[Drop, ...] = ()
+    moves: tuple[MarkMove, ...] = ()  # of the marks
 
 
 async def verify(
@@ -119,11 +121,18 @@ async def verify(
         log_id, head, head_hash = (await session.fetch(_HEAD))[0]
         kept: dict[int, Collection[bytes]] = {}
         remains: dict[int, Remains] = {}
+        moves = [move_of(row) for row in await session.fetch(MOVES)]
         recorded, problem = await recorded_drops(session)
         drop_check = DropCheck(recorded)
         check = ChainCheck(
-            hash=sha256(log_id.bytes).digest(), anchors=anchors or {}, kept=kept, remains=remains, drops=drop_check
+            hash=sha256(log_id.bytes).digest(),
+            anchors={move.revision: move.revision_hash for move in moves if move.revision} | dict(anchors or {}),
+            kept=kept,
+            remains=remains,
+            drops=drop_check,
         )
+        if wrong := wrong_move(moves):
+            problem = Problem(revision=0, message=wrong)
         problem = _another_log(log_id, log_ids) or problem
         problem = await _read_kept(session, check, drop_check, kept, remains) or problem
         archive_check = _ArchiveCheck(iter(archived))
@@ -133,9 +142,10 @@ async def verify(
         if problem is None:
             live = {row[0] for row in await session.fetch("select revision from kubechronicle.live")}
             problem = check.finish(head, bytes(head_hash), live)
-        if problem is None and (wrong := await session.fetch(_WRONG_LIVE)):
-            problem = Problem(revision=wrong[0][0], message="the table of live objects contradicts the log")
-        problem = problem or await compare_state(session, check, drop_check, checkpoints)
+        if problem is None and (contradicting := await session.fetch(_WRONG_LIVE)):
+            revision = contradicting[0][0]
+            problem = Problem(revision=revision, message="the table of live objects contradicts the log")
+        problem = problem or await compare_state(session, check, drop_check, checkpoints, moves)
     return Verdict(
         problem=problem,
         revision=check.revision,
@@ -146,6 +156,7 @@ async def verify(
         unerased=archive_check.unerased,
         jumps=tuple(check.jumps),
         drops=tuple(drop_check.drops),
+        moves=tuple(moves),
         erasures=()
         if problem
         else tuple((entry, check.erasures.ranges(entry.id)) for entry in check.erasures.entries.values()),

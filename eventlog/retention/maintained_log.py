@@ -21,10 +21,12 @@ class MaintainedLog:
 
     _connect_unbounded: Callable[[], Awaitable[Session]]
 
-    async def compact(self, revision: int, *, archive: Path | None = None) -> Head:
+    async def compact(
+        self, revision: int, *, archive: Path | None = None, actor: str = retention.ACTOR, reason: str = ""
+    ) -> Head:
         """Compact the history of all resources up to the revision. FutureRevision; Compacted: it already is."""
         async with self._maintenance() as session:
-            return await retention.compact(session, revision, archive=archive)
+            return await retention.compact(session, revision, archive=archive, actor=actor, reason=reason)
 
     async def retain(
         self,

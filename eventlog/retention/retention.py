@@ -83,8 +83,10 @@ class Retained:
 
 
 CLASSES = ("short", "long")
+ACTOR = "kubechronicle"
+"""The author of moves of marks by a server itself."""
 _RESOURCE_CLASSES = "select resource, class from kubechronicle.resource_classes"
-_MOVE = "select kubechronicle.move_marks($1, $2::jsonb)"
+_MOVE = "select kubechronicle.move_marks($1, $2::jsonb, $3, $4)"
 _MARKS = "select revision, compacted_long, compacted_of from kubechronicle.head"
 # $1 resource, $2 number of changes to keep. The newest revision beyond that number.
 _COUNTED = """
@@ -143,8 +145,12 @@ def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelt
     return int(min(max(per_partition, SMALLEST_SPAN), LARGEST_SPAN)) // 1000 * 1000
 
 
-async def compact(session: Session, revision: int, *, archive: Path | None = None) -> Head:
+async def compact(
+    session: Session, revision: int, *, archive: Path | None = None, actor: str = ACTOR, reason: str = ""
+) -> Head:
     """Move the marks of all resources to the revision, and drop the partitions below.
+
+    ``actor``, ``reason``: recorded with the move (integrity/marks.py).
 
     ``archive``: the directory for archives of these partitions. Compacted, FutureRevision as in etcd. NotArchived:
     archives are required, and no directory was given.
@@ -156,7 +162,8 @@ async def compact(session: Session, revision: int, *, archive: Path | None = Non
         raise FutureRevision(revision, head.revision)
     if revision <= head.oldest:
         raise Compacted(revision, head.oldest)
-    await session.fetch(_MOVE, revision, orjson.dumps(dict.fromkeys(head.compacted_of, revision)).decode())
+    of = orjson.dumps(dict.fromkeys(head.compacted_of, revision)).decode()
+    await session.fetch(_MOVE, revision, of, actor, reason)
     await session.fetch(NOTIFY, CHANNEL, str(head.revision))  # other servers apply the new marks at once
     head = await marks(session)
     async with _exclusive(session) as alone:
@@ -197,7 +204,7 @@ async def retain(
         before = await marks(session)
         targets = await target_marks(session, policies, now=now)
         rest = targets.pop(OTHERS, 0)
-        await session.fetch(_MOVE, rest, orjson.dumps(targets).decode())
+        await session.fetch(_MOVE, rest, orjson.dumps(targets).decode(), ACTOR, "retention policies")
         head = await marks(session)
         compacted = [(OTHERS, head.compacted)] if head.compacted != before.compacted else []
         compacted += [(name, mark) for name, mark in head.compacted_of.items() if mark != before.compacted_for(name)]

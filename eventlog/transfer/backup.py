@@ -43,6 +43,7 @@ _TABLES: Final = {
     "reads": "select (to_jsonb(t) - 'id')::text as line from kubechronicle.reads t order by at, id",
     "read_recordings": "select to_jsonb(t)::text as line from kubechronicle.read_recordings t",
     "branches": "select to_jsonb(t)::text as line from kubechronicle.branches t",
+    "mark_moves": "select to_jsonb(t)::text as line from kubechronicle.mark_moves t order by number",
     "branch_changes": "select to_jsonb(t)::text as line from kubechronicle.branch_changes t order by branch, revision",
 }
 assert set(_TABLES) == set(TABLES)

@@ -313,5 +313,5 @@ def _item(fields: Sequence[Any]) -> Item:
     raise ValueError(f"unknown content {tag!r}")
 
 
-TABLES: Final = ("archived", "reads", "read_recordings", "branches", "branch_changes")
+TABLES: Final = ("archived", "reads", "read_recordings", "mark_moves", "branches", "branch_changes")
 """Tables beside the chain. Branches come before their changes."""

@@ -43,6 +43,9 @@ select {", ".join(_CASTS.get(name, f"u.{name}") for name in NAMES)}
 from unnest({", ".join(f"${at}::{_TYPES.get(name, 'text')}[]" for at, name in enumerate(NAMES, 1))})
     as u ({", ".join(NAMES)})
 """
+_RECORD_MARKS: Final = """
+select kubechronicle.record_marks(current_setting('application_name'), 'restored or imported')
+"""
 _DELETE_LIVE: Final = """
 delete from kubechronicle.live l using unnest($1::text[], $2::text[], $3::text[]) u (resource, namespace, name)
 where l.resource = u.resource and l.namespace = u.namespace and l.name = u.name
@@ -127,6 +130,7 @@ class Loader:
         """Set the head."""
         marks = orjson.dumps(dict(compacted_of or {})).decode()
         await self.session.fetch(_HEAD, revision, hash_, committed_at, compacted, marks)
+        await self.session.fetch(_RECORD_MARKS)
 
     async def _insert(self, table: str, rows: Sequence[Any]) -> None:
         columns = [list(column) for column in zip(*rows, strict=True)]

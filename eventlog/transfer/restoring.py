@@ -40,6 +40,8 @@ _TABLE: Final = {
     " from jsonb_populate_recordset(null::kubechronicle.reads, $1::jsonb) r",
     "read_recordings": "insert into kubechronicle.read_recordings select r.* from jsonb_populate_recordset("
     "null::kubechronicle.read_recordings, $1::jsonb) r",
+    "mark_moves": "insert into kubechronicle.mark_moves select r.* from jsonb_populate_recordset("
+    "null::kubechronicle.mark_moves, $1::jsonb) r",
     # Used now: otherwise those of an old backup would count as unused, and be deleted.
     "branches": "insert into kubechronicle.branches (id, base, revision, changes, bytes, epoch, erased, committed_at)"
     " select r.id, r.base, r.revision, r.changes, r.bytes, r.epoch, r.erased, r.committed_at"

@@ -39,7 +39,12 @@ KEY_BEGINS = "-----BEGIN PUBLIC KEY-----"
 LONGEST_KEY = 200
 _HEAD = """
 select revision, compacted_long, compacted_of, log_id, hash, committed_at, clock_timestamp() as noted_at,
-    array(select resource::text from kubechronicle.confidential_resources order by 1) as confidential
+    array(select resource::text from kubechronicle.confidential_resources order by 1) as confidential,
+    coalesce((select max(number) from kubechronicle.mark_moves), 0) as moves,
+    coalesce((select hash from kubechronicle.mark_moves order by number desc limit 1), decode(repeat('0', 64), 'hex'))
+        as moves_hash,
+    array(select resource::text from kubechronicle.resource_classes where class = 'short'
+        order by resource collate "C") as short
 from kubechronicle.head
 """
 
@@ -67,6 +72,8 @@ async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: P
         key=_name_of(public),
         marks=rows.head(found),
         confidential=tuple(found["confidential"]),
+        moves=(found["moves"], bytes(found["moves_hash"])),
+        short=tuple(found["short"]),
     )
     text = checkpoint.signed_text()
     signed = f"{text}signature: {base64.b64encode(key.sign(text.encode())).decode()}\n"

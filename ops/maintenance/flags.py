@@ -137,6 +137,7 @@ def compact_flags(parser: argparse.ArgumentParser) -> None:
         help="drop history without archiving it, though a server has archived it so far; servers without a directory "
         "do the same from now on",
     )
+    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason, which is kept with the move of marks")
 
 
 def move_flags(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,9 @@ import trio
 
 from kubechronicle.eventlog.encryption.contents import Contents
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived, TransformError
-from kubechronicle.eventlog.integrity import drops, jumps
+from kubechronicle.eventlog.integrity import drops, jumps, marks
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
+from kubechronicle.eventlog.integrity.definitions import differences
 from kubechronicle.eventlog.integrity.verify import Verdict, verify
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres.session import Session
@@ -149,15 +150,24 @@ async def run_verify(
                     progress=progress,
                 )
             contents = None if encryption is None else await check_contents(session, encryption)
+            different, uncompared = await differences(session)
             await tell_of_others(session)
         except archives.ArchiveError as error:
             terminal.stderr().line(str(error))
             return 1
+    for each in different:
+        terminal.stderr().line(each)
     if verdict.problem is not None:
         where = f"revision {verdict.problem.revision}: " if verdict.problem.revision else ""
         terminal.stderr().line(f"{where}{verdict.problem.message}")
         return 1
     _print_verified(verdict, signed, archives_read=archive is not None)
+    if uncompared:
+        terminal.stdout().line(f"the definitions of the database were not compared: {uncompared}")
+    elif not different:
+        terminal.stdout().line("the definitions of the database are those of this version")
+    if different:
+        return 1
     if contents is not None:
         terminal.stdout().line(f"decrypted {contents.readable} encrypted revisions")
         if contents.unreadable:
@@ -175,7 +185,7 @@ def _print_verified(verdict: Verdict, signed: Sequence[Checkpoint], *, archives_
         + (f"{verdict.archived} by content in archives, " if archives_read else "")
         + f"{verdict.tombstones - verdict.archived} by digest; anchor {verdict.revision}:{verdict.hash.hex()}"
     )
-    for line in (*jumps.summaries(verdict.jumps), *drops.summaries(verdict.drops)):
+    for line in (*jumps.summaries(verdict.jumps), *drops.summaries(verdict.drops), *marks.summary(verdict.moves)):
         out.line(line)
     for erasure, revisions in verdict.erasures:
         assert erasure.erased_at is not None
@@ -194,9 +204,17 @@ def _print_verified(verdict: Verdict, signed: Sequence[Checkpoint], *, archives_
 
 
 async def run_compact(
-    settings: Settings, *, revision: int | None, keep: float | None, without_archive: bool = False
+    settings: Settings,
+    *,
+    revision: int | None,
+    keep: float | None,
+    without_archive: bool = False,
+    by: str = "",
+    reason: str = "",
 ) -> int:
     """Forget history below a revision, or older than ``keep`` seconds. Raise OperatorError.
+
+    ``by``, ``reason``: recorded with the move of the marks.
 
     ``without_archive``: from now on, history is dropped without archiving, until a server has a directory for it again.
     """
@@ -214,7 +232,7 @@ async def run_compact(
                 terminal.stdout().line("there is no history that old")
                 return 0
         try:
-            head = await log.compact(revision, archive=settings.history_archive)
+            head = await log.compact(revision, archive=settings.history_archive, actor=by, reason=reason)
         except archives.ArchiveError as error:
             raise OperatorError(f"--history-archive: {error}") from None
         except NotArchived:

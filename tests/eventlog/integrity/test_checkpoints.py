@@ -76,7 +76,7 @@ async def test_an_untouched_log_matches_its_checkpoint(noted: str, command: Comm
     key = tmp_path / "pki" / "checkpoint.key"
     assert key.stat().st_mode & 0o777 == 0o600
     code, printed = await command("checkpoint", "--key", str(key))
-    assert printed.splitlines()[:3:2] == ["kubechronicle checkpoint v2", "revision: 5"]
+    assert printed.splitlines()[:3:2] == ["kubechronicle checkpoint v3", "revision: 5"]
     later = tmp_path / "later"
     later.write_text(printed)  # with the key
     assert (await command("verify", "--checkpoint", noted, "--checkpoint", str(later)))[0] == 0
@@ -96,7 +96,7 @@ async def test_openssl_alone_verifies_the_signature(noted: str, command: Command
     _, printed = await command("checkpoint")
     public = tmp_path / "public.pem"
     public.write_text(printed[printed.index("-----BEGIN") :])
-    split = f"head -n 9 {noted} > signed; sed -n 's/^signature: //p' {noted} | openssl base64 -d -A > signature"
+    split = f"head -n 11 {noted} > signed; sed -n 's/^signature: //p' {noted} | openssl base64 -d -A > signature"
     verify = f"openssl pkeyutl -verify -pubin -inkey {public} -rawin -in signed -sigfile signature"
     done = await trio.run_process(["sh", "-c", f"{split}; {verify}"], cwd=tmp_path, capture_stdout=True, check=False)
     assert b"Signature Verified Successfully" in done.stdout
@@ -174,13 +174,23 @@ def test_a_checkpoint_is_read_as_it_was_written() -> None:
         key=bytes(range(32)),
         marks=Head(revision=0, compacted=3, compacted_of={"events": 7, "leases.coordination.k8s.io": 0}),
         confidential=("secrets", "vaults.example.com"),
+        moves=(17, bytes(range(32))),
+        short=("events", "leases.coordination.k8s.io"),
     )
     signature = base64.b64encode(bytes(64)).decode()
     text = checkpoint.signed_text()
     assert parse(f"{text}signature: {signature}\n") == (checkpoint, text, signature)
-    former = re.sub("marks: .*\nconfidential: .*\n", "", text.replace("checkpoint v2", "checkpoint v1"))
+    second = re.sub("moves: .*\nshort: .*\n", "", text.replace("checkpoint v3", "checkpoint v2"))
+    before, signed, _ = parse(f"{second}signature: {signature}\n")
+    assert (before.marks, before.moves, before.short, signed) == (checkpoint.marks, None, None, second)
+    former = re.sub("marks: .*\nconfidential: .*\n", "", second.replace("checkpoint v2", "checkpoint v1"))
     earlier, signed, _ = parse(f"{former}signature: {signature}\n")
     assert (earlier.revision, earlier.marks, signed) == (0, None, former)
-    for wrong in (text, former.replace("v1", "v2"), text.replace("1970-01", "1970-13") + f"signature: {signature}\n"):
+    for wrong in (
+        text,
+        former.replace("v1", "v2"),
+        second.replace("v2", "v3"),
+        text.replace("1970-01", "1970-13") + f"signature: {signature}\n",
+    ):
         with pytest.raises(ValueError, match="is no checkpoint"):
             parse(wrong)

@@ -139,7 +139,7 @@ LATER_ATTACKS: dict[str, tuple[tuple[str, ...], str]] = {
         ),
         "",
     ),
-    "the marks": (("update kubechronicle.head set compacted_long = 3",), "the mark of all other resources is lower"),
+    "the marks": (("update kubechronicle.head set compacted_long = 3",), "the marks are *=3, but move 1 says *=16"),
 }
 
 

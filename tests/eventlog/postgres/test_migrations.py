@@ -204,6 +204,7 @@ DIGESTS = {
     "0023": "ad547557d20dbc495009ed10a01d17eed5564cd6754642ba40c4b2c406b9b64d",
     "0024": "aaa79ff467fcab38c311557a24356c40f730489542b6eee5d21496c1eae6d553",
     "0025": "65a7c71d278e4afcd806bb0ded61353ec09fb1a919e1239befd9a57c59d83eb5",
+    "0026": "e3261951571145019f7db94615cb870bacc896f7e5d790ce203fbddf4fba6b33",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 

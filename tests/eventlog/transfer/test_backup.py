@@ -330,6 +330,7 @@ async def test_as_of_a_revision_later_branches_are_left_out(
 
 IN_A_BACKUP = {
     "archived", "branch_changes", "branches", "confidential_resources", "erased", "jumps", "kept", "log",
+    "mark_moves",
     "read_recordings", "reads", "resource_classes", "retention_classes", "tombstones",
 }  # fmt: skip
 DERIVED = {
