@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import orjson
-
 from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.checks import not_negative
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, field_column, name_of
-from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
+from kubechronicle.api.errors.field_errors import Cause, go_json, invalid_value, required
 from kubechronicle.api.meta.metadata import IMMUTABLE
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -32,7 +30,7 @@ def validate_new_controller_revision(api_version: str, new: Object, old: Object 
 def validate_controller_revision_update(new: Object, old: Object) -> list[Cause]:
     """Reject changes of the recorded data. Kubernetes compares its encodings, so the order of keys counts."""
     data, held = new.get("data"), old.get("data")
-    return [] if orjson.dumps(data) == orjson.dumps(held) else [invalid_value("data", data, IMMUTABLE)]
+    return [] if go_json(data) == go_json(held) else [invalid_value("data", data, IMMUTABLE)]
 
 
 def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
