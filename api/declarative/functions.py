@@ -175,7 +175,9 @@ def _stopping(stops: Sequence[Function], others: Sequence[Rule]) -> Rule:
         if stopped and (stopped_code or not op.with_code):
             return causes
         if stopped:
+            # What code finds comes before what tags find.
             op = replace(op, only_code=True)
+            return [*(cause for each in rest for cause in each(op, path, value, old)), *causes]
         for each in rest:
             if found := each(op, path, value, old):
                 causes += found
