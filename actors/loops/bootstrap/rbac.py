@@ -43,6 +43,8 @@ COMPONENT = "rbac-bootstrap"
 AGGREGATION = "clusterrole-aggregation"
 # Objects written at once on the first start: they share a few commits.
 AT_ONCE = 32
+SPLIT_FROM = {"system:public-info-viewer": "system:discovery"}
+"""Default ClusterRoleBindings by the older ones that had their rules."""
 RETRY_DELAY = 0.5
 # Seconds without a change after which the aggregated roles are checked again.
 RESYNC_INTERVAL = 300.0
@@ -92,7 +94,7 @@ class RbacBootstrap:
         """Create or complete every default object."""
         kinds = {
             "clusterroles": policy.cluster_roles(self._gates),
-            "clusterrolebindings": policy.cluster_role_bindings(self._gates),
+            "clusterrolebindings": [self._split(one) for one in policy.cluster_role_bindings(self._gates)],
             "roles": policy.roles(),
             "rolebindings": policy.role_bindings(),
         }
@@ -123,6 +125,23 @@ class RbacBootstrap:
                 target,
                 lambda now: completed(now, wanted) or now,
             )
+
+    def _split(self, wanted: Object) -> Object:
+        """Return a missing binding with the subjects, labels and annotations of the one that it was split from; others
+        as they are.
+
+        So whoever has narrowed that one before does not open the new one to all (kube-apiserver's
+        ``primeSplitClusterRoleBindings``).
+        """
+        name, resource = wanted["metadata"]["name"], f"clusterrolebindings.{policy.GROUP}"
+        source, reads = SPLIT_FROM.get(name), self._store.reads
+        entry = reads.peek(resource, "", source) if source else None
+        if entry is None or reads.peek(resource, "", name) is not None:
+            return wanted
+        held = entry.object()
+        kept = {name: held["metadata"].get(name) or {} for name in ("labels", "annotations")}
+        copied = {**wanted, "metadata": {**wanted["metadata"], **kept}, "subjects": held.get("subjects") or []}
+        return completed(copied, wanted) or copied
 
 
 class ClusterRoleAggregation:

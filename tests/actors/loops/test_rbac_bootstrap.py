@@ -195,3 +195,20 @@ async def test_many_rules_are_aggregated_in_steps() -> None:
     }
     with passes_below(0.03):
         assert len(await Pauses().take(aggregated(whole, roles))) == 30_000
+
+
+@pytest.mark.parametrize("autoupdate", ["false", "true"])
+async def test_a_binding_that_was_split_inherits_subjects(autojump_clock: MockClock, autoupdate: str) -> None:
+    """Whoever lets only authenticated users discover the API keeps the public page from others, too."""
+    store = MemoryStore()
+    discovery, public = (f"{RBAC}/clusterrolebindings/system:{name}" for name in ("discovery", "public-info-viewer"))
+    joe = [{"apiGroup": policy.GROUP, "kind": "User", "name": "joe"}]
+    change = {"metadata": {"annotations": {policy.AUTOUPDATE: autoupdate}, "labels": {"x": "y"}}, "subjects": joe}
+    async with open_server(store, loops=True) as server:
+        default = (await server.get(public))["subjects"]
+        await server.patch(discovery, change)
+        await server.ask("DELETE", public)
+    async with open_server(store, loops=True) as server:
+        found = await server.get(public)
+        assert found["metadata"]["labels"]["x"] == "y"
+        assert found["subjects"] == joe + ([] if autoupdate == "false" else default)
