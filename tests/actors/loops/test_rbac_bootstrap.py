@@ -199,7 +199,7 @@ async def test_many_rules_are_aggregated_in_steps() -> None:
 
 @pytest.mark.parametrize("autoupdate", ["false", "true"])
 async def test_a_binding_that_was_split_inherits_subjects(autojump_clock: MockClock, autoupdate: str) -> None:
-    """Whoever lets only authenticated users discover the API keeps the public page from others, too."""
+    """A public page stays closed to those that may not discover the API."""
     store = MemoryStore()
     discovery, public = (f"{RBAC}/clusterrolebindings/system:{name}" for name in ("discovery", "public-info-viewer"))
     joe = [{"apiGroup": policy.GROUP, "kind": "User", "name": "joe"}]
