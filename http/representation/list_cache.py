@@ -41,7 +41,6 @@ async def list_items(
     """
     if cache is None or len(entries) < FEW:
         return await encode()
-    cache.fit()
     variant = ("list", variant)
     key = (variant, scope_of(entries), len(entries))
     while True:
@@ -73,6 +72,7 @@ async def _lead(
     most: int,
 ) -> Items:
     """Encode a list for all requests that wait for it. ``variant``: under which it is cached, if it was ``known``."""
+    cache.fit()  # looks at every view, so not for a list that is found
     erasures = cache.erasures
     flight = cache.flights[key] = Flight(entries)
     try:
