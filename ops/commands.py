@@ -272,6 +272,12 @@ def _erase(arguments: argparse.Namespace) -> int:
     return _run_async(lambda settings: erase.run(settings, arguments), arguments)
 
 
+def _hold(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import hold
+
+    return _run_async(lambda settings: hold.run(settings, arguments), arguments)
+
+
 def _repair(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import repair
 
@@ -329,6 +335,7 @@ COMMANDS: dict[str, Command] = {
         flags.erase_flags,
         _erase,
     ),
+    "hold": Command("Keep history from retention and erasure, as a court may order.", flags.hold_flags, _hold),
     "repair": Command(
         "Disable webhooks and policies, or change bindings of roles, beside an API that refuses it.",
         flags.repair_flags,

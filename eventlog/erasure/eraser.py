@@ -55,6 +55,10 @@ class _File:
     steps: dict[int, list[tuple[ErasedPart, str]]] = field(default_factory=dict)
 
 
+class Held(Exception):
+    """A legal hold covers what is to be erased."""
+
+
 class Eraser:
     """One erasure. Made by ``locked``."""
 
@@ -92,7 +96,8 @@ class Eraser:
             yield eraser
 
     async def plan(self) -> ErasurePlan:
-        """Find the rows to erase. ObjectExists, ArchiveError."""
+        """Find the rows to erase. Held, ObjectExists, ArchiveError."""
+        await self._check_holds()
         await self._check_gone()
         plan = ErasurePlan()
         self._tables = [row["name"] for row in await self._session.fetch(statements.TABLES)]
@@ -124,6 +129,23 @@ class Eraser:
             self._files = [file for file in self._files if file.steps]
             plan.files = [file.archive.path.name for file in self._files]
         return plan
+
+    async def _check_holds(self) -> None:
+        """Refuse what a legal hold covers. Held."""
+        request = self._request
+        for row in await self._session.fetch(statements.HOLDS):
+            of_object = request.scope != "who" and (
+                row["resource"] in ("*", request.resource)
+                and row["namespace"] in ("", request.namespace)
+                and row["name"] in ("", request.name)
+            )
+            if of_object or (request.scope == "who" and await self._has_changed(row)):
+                raise Held(f"the legal hold {row['hold']} covers it ({row['reason']})")
+
+    async def _has_changed(self, row: Row) -> bool:
+        """Tell whether the user of the request has changed an object under a hold."""
+        arguments = (self._request.user, row["resource"], row["namespace"], row["name"])
+        return bool((await self._session.fetch(statements.CHANGED_UNDER_HOLD, *arguments))[0][0])
 
     async def erase(self, author: ErasureAuthor) -> ErasureResult:
         """Erase the planned rows.

@@ -27,6 +27,12 @@ select count(*) as rows, coalesce(sum(octet_length(object::text)), 0)::bigint as
 {_MATCHING}
 """
 ROWS = f"select {', '.join(NAMES)}, digest {_MATCHING} order by revision limit {CHUNK}"
+HOLDS = "select hold, resource, namespace, name, reason from kubechronicle.holds() order by hold"
+# $1 user; $2, $3, $4 resource ("*" for all), namespace and name of a hold, "" for any.
+CHANGED_UNDER_HOLD = """
+select exists (select from kubechronicle.log l where (l.user_name = $1 or l.impersonator = $1)
+    and ($2 = '*' or l.resource = $2) and ($3 = '' or l.namespace = $3) and ($4 = '' or l.name = $4))
+"""
 LIVE_REVISION = "select revision from kubechronicle.live where resource = $1 and namespace = $2 and name = $3"
 UID_OF = """
 select uid from (select uid from kubechronicle.log where revision = $1 union all

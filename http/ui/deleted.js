@@ -39,8 +39,8 @@ export function deleted({ query, go, signal }) {
     go("deleted", Object.fromEntries(Object.entries({ ...values, noise: values.noise ? "1" : "" }).filter(([, value]) => value)));
   }
 
-  // Find the objects that were created again: one request for a page, over the time since its oldest deletion. Find the
-  // marks of those that waited for finalizers or a grace period, too: the state before is to be brought back.
+  // Find the objects of a page that were created again, and the marks of those that waited for their end: the state before
+  // a mark is to be brought back.
   async function annotate(found) {
     const again = new Map();
     const marks = new Map();

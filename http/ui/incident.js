@@ -88,7 +88,7 @@ function drawn({ changes, comparedSince, truncated, first, heartbeats }, begin, 
 
 function cause(each, below) {
   const rest = below.get(each.metadata.name) ?? [];
-  return h("li", {}, line(each), h("div.reasons", {}, [...each.reasons, ...(each.grants ? [`grants ${each.grants}`] : [])].map((reason) => h("span.reason", {}, reason))),
+  return h("li", {}, line(each), h("div.reasons", {}, [...each.reasons, each.grants].map((text) => text && h("span.reason", {}, text))),
     rest.length ? h("details", {}, h("summary", {}, `${count(size(each, below) - 1, "change")} of controllers followed`), consequences(rest, below, 1)) : "");
 }
 

@@ -216,7 +216,7 @@ function facts(revision) {
   const { who, request } = revision;
   const fields = [["User", who.username], ["impersonated by", who.impersonator], ["groups", who.groups?.join(", ")],
     ["field manager", who.fieldManager], ["program", who.userAgent], ["address", who.sourceAddress],
-    ["request", request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", request?.auditID], ["reason", revision.reason], ["cause", revision.cause && `revision ${revision.cause}`],
+    ["request", request && `${request.verb ?? ""} ${request.uri ?? ""}`], ["audit id", request?.auditID], ["reason", revision.reason], ["cause", revision.cause],
     ["database", revision.database]];
   const before = `#/incident?${new URLSearchParams({ at: revision.time, ...(revision.object.namespace ? { ns: revision.object.namespace } : {}) })}`;
   return h("details.facts", {}, h("summary", {}, operation(revision), " ", when(revision.time), " by ", user(revision)),

@@ -260,6 +260,26 @@ def erase_flags(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, (*DATABASE, "history-archive"))
 
 
+def hold_flags(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, summary in {
+        "create": "Begin a hold: neither retention nor erasure takes what it covers.",
+        "list": "List the holds in force.",
+        "release": "End a hold.",
+    }.items():
+        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        if name != "list":
+            command.add_argument("name", metavar="NAME", help="the name of the hold")
+            command.add_argument("--reason", metavar="TEXT", required=True, help="the reason, which the log keeps")
+        if name == "create":
+            command.add_argument(
+                "--resource", metavar="TYPE", required=True, help="pods, deployments.apps, or * for all"
+            )
+            command.add_argument("-n", "--namespace", metavar="NAME", default="", help="only objects in this namespace")
+            command.add_argument("--name", metavar="NAME", default="", dest="object_name", help="only this object")
+        add_settings(command, DATABASE)
+
+
 def repair_flags(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions = {

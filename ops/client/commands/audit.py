@@ -152,8 +152,8 @@ class _Search:
                 namespace = "" if self._subject is not None else self._namespace
                 search = Search(self._revisions, self._subject, namespace, arguments.since)
                 searched = f": {explain(self._session, search)}"
-            what = "reads" if not self.wants_changes else "requests"
-            screen.note(f"no {what}{by} were found{self._period()}{searched}")
+            kind = "reads" if not self.wants_changes else "requests"
+            screen.note(f"no {kind}{by} were found{self._period()}{searched}")
         if self.wants_reads:
             self._print_coverage()
 

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _nothing(session: Session, path: str, parameters: Mapping[str, str], result: Mapping[str, Any]) -> str:
-    """Return what was searched for a condition that never held. OperatorError if nobody can know that."""
+    """Return the extent of a search for a condition that never held. OperatorError if nobody can know that."""
     arguments = session.arguments
     selector = parameters.get("fieldSelector", "")
     fields = dict(term.partition("=")[::2] for term in selector.split(",")) if selector else {}

@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _finish(session: Session, planner: Planner, plan: Sequence[Step], results: Sequence[Result]) -> int:
-    """Print what stays lost, and return the exit code."""
+    """Print the losses, and return the exit code."""
     unread = planner.unread
     lost = losses(plan, results, replace=session.arguments.replace, unread=unread, more=planner.unknown)
     if session.screen.format == "text":

@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         session.screen.document(_document(found) | ({"nothing": nothing} if nothing else {}))
     else:
         _print(session.screen, found, nothing)
-    for what, reason in found.unread.items():
-        session.screen.note(f"not searched: {what}: {reason}")
+    for name, reason in found.unread.items():
+        session.screen.note(f"not searched: {name}: {reason}")
     return 0 if is_known else 1
 
 

@@ -46,7 +46,7 @@ def chain_of(client: Client, revision: Object) -> Chain:
 
 
 def past_tense(revision: Object) -> str:
-    """Return what a change did, as a verb: ``deleted`` for a mark for deletion, too."""
+    """Return the act of a change as a verb: ``deleted`` for a mark for deletion, too."""
     action = action_of(revision)
     if action in PAST_TENSES:
         return PAST_TENSES[action]

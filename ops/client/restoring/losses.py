@@ -1,4 +1,4 @@
-"""Losses: what a restore or a revert does not bring back, each with its reason. With any, the exit code is LOST."""
+"""Losses: the objects that a restore or a revert does not bring back, with reasons. Then the exit code is LOST."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def losses(
     unread: Mapping[str, str],
     more: Iterable[str] = (),
 ) -> list[tuple[str, str]]:
-    """Return what stays lost, with the reasons. ``replace``: objects may be deleted and created again.
+    """Return the losses with their reasons. ``replace``: objects may be deleted and created again.
 
     ``unread``: resources that could not be read. ``more``: further reasons.
     """

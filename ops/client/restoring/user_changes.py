@@ -172,8 +172,8 @@ class _LookUps:
             self._left -= 1
             last = next(self._changes(subject, uid, conflict, name), None)
             if last is not None:
-                what = f"{name} " if conflict.others else ""
-                found.append(f"{what}by {user_of(last)} at revision {number_of(last)}")
+                place = f"{name} " if conflict.others else ""
+                found.append(f"{place}by {user_of(last)} at revision {number_of(last)}")
         more = [f"and {len(conflict.others) - MOST_FIELDS} more fields"] if len(conflict.others) > MOST_FIELDS else []
         return ", ".join((*found, *more))
 

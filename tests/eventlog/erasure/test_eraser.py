@@ -77,7 +77,7 @@ async def test_the_present_state_of_an_object_stays(shop: Shop, command: Command
     assert "text-4" in run_sql("select object from kubechronicle.log where revision = 11")
     assert not any(f"text-{number}" in everything(run_sql) for number in range(4))
     assert (await verified(shop)).problem is None
-    assert [len((await command("verify"))[1].splitlines())] == [3]
+    assert [len((await command("verify"))[1].splitlines())] == [4]
 
 
 async def test_a_user_is_erased(shop: Shop, command: Command, run_sql: RunSql) -> None:

@@ -205,6 +205,7 @@ DIGESTS = {
     "0024": "aaa79ff467fcab38c311557a24356c40f730489542b6eee5d21496c1eae6d553",
     "0025": "65a7c71d278e4afcd806bb0ded61353ec09fb1a919e1239befd9a57c59d83eb5",
     "0026": "e3261951571145019f7db94615cb870bacc896f7e5d790ce203fbddf4fba6b33",
+    "0027": "a7d55103949be8cababa84b83b69611cf6b87103e50d66d99fb092bce19f04f5",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 

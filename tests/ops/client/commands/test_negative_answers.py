@@ -132,9 +132,9 @@ def test_changes_outside_of_the_namespace_are_counted(chronicle: Chronicle, shop
         ("between", "1h", "now", "--user", "adm*"),
         ("audit", "--user", "admin"),
     ):
-        output = chronicle(*arguments, "-n", "default")
+        output = chronicle(*arguments, "-n", "kube-node-lease")
         said = output.out + output.err
-        assert "only namespace default was searched: " in said, output
+        assert "only namespace kube-node-lease was searched: " in said, output
         assert "lie outside of it, and -A finds them" in said
 
 
