@@ -28,8 +28,8 @@ import trio
 from kubechronicle.actors.external_answers import (
     MAX_QUESTIONS,
     TOO_MANY,
+    KeptOutcome,
     NeedsExternalAnswer,
-    Outcome,
     deciding_again,
     recall_answer,
     remember_answer,
@@ -55,7 +55,7 @@ MAX_GROWTH: Final = 3 * 1024 * 1024
 _encoded: Final = msgspec.json.Encoder().encode
 
 
-class Turn(Protocol):
+class ThreadTurn(Protocol):
     """The share of a request in the large work (large_work.py)."""
 
     slow: bool
@@ -76,7 +76,7 @@ class OnLoop(Allowance):
 
     __slots__ = ("turn",)
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: ThreadTurn) -> None:
         super().__init__(perf_counter, ON_LOOP, partial(NeedsThread, turn))
         self.turn = turn
 
@@ -88,7 +88,7 @@ class OnLoop(Allowance):
 class NeedsThread(NeedsExternalAnswer):
     """Raised instead of a decision whose expressions take long."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: ThreadTurn) -> None:
         super().__init__("the expressions take long")
         self._turn = turn
         self.judge: Callable[[], Any] | None = None
@@ -103,16 +103,16 @@ class NeedsThread(NeedsExternalAnswer):
         for _ in range(MAX_QUESTIONS):
             try:
                 await self._turn.begin(0)
-                outcome = Outcome(await self._turn.run(0, self.judge))
+                outcome = KeptOutcome(await self._turn.run(0, self.judge))
             except NeedsExternalAnswer as missing:  # an authorizer's
                 self._turn.pause()
                 await missing.resolve()
                 continue
             except Exception as error:  # raised again where the decision needs the value
-                outcome = Outcome(error=error.with_traceback(None))
+                outcome = KeptOutcome(error=error.with_traceback(None))
             break
         else:
-            outcome = Outcome(error=status.internal_error(TOO_MANY))
+            outcome = KeptOutcome(error=status.internal_error(TOO_MANY))
         remember_answer(self.key, outcome)
 
 
@@ -127,7 +127,7 @@ def judge(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.ar
     again = deciding_again()
     place = _place(key, values) if again else None
     known = recall_answer(place) if again else None
-    if isinstance(known, Outcome):
+    if isinstance(known, KeptOutcome):
         return cast("T", known.result())
     try:
         with allowance:
@@ -139,7 +139,7 @@ def judge(key: Hashable, values: Any, function: Callable[P, T], *arguments: P.ar
             missing.key = place or _place(key, values)
         raise
     if again:
-        remember_answer(place, Outcome(value))
+        remember_answer(place, KeptOutcome(value))
     return value
 
 
@@ -150,7 +150,7 @@ def judge_large(key: Hashable, values: Any, function: Callable[P, T], *arguments
         return function(*arguments, **named)
     place = _place(key, values)
     known = recall_answer(place)
-    if not isinstance(known, Outcome):
+    if not isinstance(known, KeptOutcome):
         missing = NeedsThread(allowance.turn)
         missing.judge, missing.key = partial(_bounded, partial(function, *arguments, **named)), place
         raise missing
@@ -182,7 +182,7 @@ def _place(key: Hashable, values: Any) -> Hashable:
     return key, hashlib.blake2b(_encoded(values), digest_size=20).digest()
 
 
-async def run_in_thread(run: Callable[..., Any], turn: Turn, function: Callable[..., T], *arguments: object) -> T:
+async def run_in_thread(run: Callable[..., Any], turn: ThreadTurn, function: Callable[..., T], *arguments: object) -> T:
     """Await ``run(function, *arguments)``, which calls the function in a thread, within the allowance of the turn."""
     allowance = InThread(thread_time, turn.seconds, _costs_too_much)
     try:

@@ -95,7 +95,7 @@ def in_steps(key: object, steps: Steps[T], *, long: bool = False) -> T:
     ``long``: they are known to take long, and have not begun.
     """
     known = recall_answer(key)
-    if isinstance(known, Outcome):
+    if isinstance(known, KeptOutcome):
         return cast("T", known.result())
     began = perf_counter()
     while not long:
@@ -116,7 +116,7 @@ def awaiting(decide: Callable[[], T]) -> Generator[NeedsExternalAnswer, None, T]
             yield missing
 
 
-class Outcome(NamedTuple):
+class KeptOutcome(NamedTuple):
     """The value of work that an attempt has left, or the error that it ended with."""
 
     value: Any = None
@@ -137,9 +137,9 @@ class LongWork(NeedsExternalAnswer):
 
     async def resolve(self) -> None:
         try:
-            outcome = Outcome(await Pauses().take(self._steps))
+            outcome = KeptOutcome(await Pauses().take(self._steps))
         except Exception as error:
-            outcome = Outcome(error=error.with_traceback(None))
+            outcome = KeptOutcome(error=error.with_traceback(None))
         remember_answer(self._key, outcome)
 
 

@@ -213,13 +213,13 @@ class Wait(msgspec.Struct, frozen=True):
     """Another commit of the key is in flight. Decide again when it has finished."""
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class WriteConflict(msgspec.Struct, frozen=True):
     """The key is not at the expected revision."""
 
     actual: int
 
 
-Decision = Append | Wait | Conflict
+Decision = Append | Wait | WriteConflict
 APPEND, WAIT = Append(), Wait()
 
 
@@ -233,7 +233,7 @@ def decide(state: KeyState, expected: int) -> Decision:
         return WAIT
     if expected == state.revision or expected > state.revision:
         return APPEND
-    return Conflict(state.revision)
+    return WriteConflict(state.revision)
 
 
 # -- the actor --------------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class ResourceActor:
         self._decided += 1
         if isinstance(decision, Append):
             self._append(commit, key)
-        elif isinstance(decision, Conflict):
+        elif isinstance(decision, WriteConflict):
             self._conflicts += 1
             commit.finish(Rejected(key=key, expected=expected, actual=decision.actual))
         elif waiting is not None and len(waiting) < MAX_WAITING_PER_KEY:

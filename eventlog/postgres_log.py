@@ -38,14 +38,14 @@ from kubechronicle.eventlog.postgres.branch_rows import BranchRows
 from kubechronicle.eventlog.postgres.listener import Listener
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND
 from kubechronicle.eventlog.postgres.migrate import check_schema
-from kubechronicle.eventlog.postgres.recorded_reads import RecordedReads
+from kubechronicle.eventlog.postgres.recorded_reads import RecordedReadRows
 from kubechronicle.eventlog.postgres.session import (
     ConnectionLost,
     ConnectionSilent,
     ConnectionUnusable,
-    Pool,
     ReadOnlyServer,
     Session,
+    SessionPool,
     UniqueViolation,
     acquire,
 )
@@ -83,8 +83,8 @@ class PostgresLog(StandbyReads, MaintainedLog):
         self._connect = connect
         self._connect_unbounded = connect_unbounded or connect
         self.availability = Availability()
-        super().__init__(Pool(connect, explain=self._explained), standby)
-        self.recorded = RecordedReads(self._pool)
+        super().__init__(SessionPool(connect, explain=self._explained), standby)
+        self.recorded = RecordedReadRows(self._pool)
         self._appending: Session | None = None
         self._append_lock = trio.Lock()
         self._token, self._claims = str(uuid4()), False  # our token for claims to append alone; whether we claim
@@ -96,7 +96,7 @@ class PostgresLog(StandbyReads, MaintainedLog):
             self._listener = Listener(self._append_session, self._append_lock, self._pool)
         else:
             self._listener = Listener(self._listen_session, trio.Lock(), self._pool)
-        self._branch_pool = Pool(connect, size=BRANCH_SESSIONS, explain=self._explained)
+        self._branch_pool = SessionPool(connect, size=BRANCH_SESSIONS, explain=self._explained)
         self.branches = BranchRows(self._branch_pool, self._pool, self._listener)
         self._trials = Trials(
             self.availability,

@@ -14,7 +14,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.request_info import RequestInfo
-from kubechronicle.api.openapi.schemas import Choices
+from kubechronicle.api.openapi.schemas import SchemaChoices
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http import filters
@@ -34,7 +34,7 @@ from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.ui import Ui
-from kubechronicle.http.health import Check, Health, Trouble
+from kubechronicle.http.health import Health, HealthCheck, Trouble
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import MetricFilter, Metrics
 from kubechronicle.http.operators.pages import OperatorPages
@@ -217,7 +217,7 @@ def build_application(
     store: Store,
     authentication: AuthenticationChain,
     authorization: AuthorizationChain,
-    checks: Sequence[Check],
+    checks: Sequence[HealthCheck],
     settings: HttpSettings,
     issuer: ServiceAccountIssuer | None = None,
     aggregation: Aggregation | None = None,
@@ -341,7 +341,7 @@ def _documents(
         lambda: store.registry,
         version=version["gitVersion"],
         pages=documents.paths(),
-        choices=Choices.of(settings.features),
+        choices=SchemaChoices.of(settings.features),
     )
     return documents, openapi
 

@@ -30,7 +30,7 @@ from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.metrics import ERROR, FAILURE
-from kubechronicle.http.authentication.user import NoCredential, NotSeen, Rejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, NoCredential, NotSeen, User
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
 from kubechronicle.http.context import Context, Step, authorized_as
@@ -134,7 +134,7 @@ def authenticate(services: Services, following: Step) -> Step:
             user = chain.authenticate(request, context.warnings, context.credential_notes)
         except (NotSeen, NeedsExternalAnswer) as undecided:
             return authenticate_again(request, context, undecided, started)
-        except Rejected as error:
+        except CredentialRejected as error:
             return refuse(request, context, error, started)
         return identified(request, context, user, started)
 
@@ -151,11 +151,11 @@ def authenticate(services: Services, following: Step) -> Step:
     ) -> Response:
         try:
             user = await _with_answers(services, request, context, undecided)
-        except Rejected as error:
+        except CredentialRejected as error:
             return await refuse(request, context, error, started)
         return await identified(request, context, user, started)
 
-    async def refuse(request: Request, context: Context, error: Rejected, started: float) -> Response:
+    async def refuse(request: Request, context: Context, error: CredentialRejected, started: float) -> Response:
         why = FAILURE if isinstance(error, NoCredential) else ERROR
         failed(why, time.perf_counter() - started)
         log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")

@@ -31,7 +31,7 @@ class Unhealthy(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     """A named check.
 
     ``name``: as in the path.
@@ -58,7 +58,7 @@ def ping() -> None:
 
 
 @dataclass(slots=True)
-class Results:
+class HealthResults:
     """The results of one check at one endpoint so far."""
 
     healthy: bool = False
@@ -71,7 +71,7 @@ class Health:
 
     def __init__(
         self,
-        checks: Sequence[Check],
+        checks: Sequence[HealthCheck],
         live_from: float = 0.0,
         troubles: Callable[[], Iterable[Trouble]] = tuple,
     ) -> None:
@@ -80,9 +80,9 @@ class Health:
         ``troubles``: what fails now; its part of the server has logged it.
         """
         self._troubles = troubles
-        self._checks = [Check("ping", ping), *checks]
+        self._checks = [HealthCheck("ping", ping), *checks]
         self._live_from = live_from
-        self.results: dict[tuple[str, str], Results] = {}
+        self.results: dict[tuple[str, str], HealthResults] = {}
 
     def run_all(self) -> None:
         """Run each check of each endpoint, and note its result."""
@@ -91,9 +91,9 @@ class Health:
                 with contextlib.suppress(Unhealthy):
                     self._run(check, endpoint)
 
-    def _run(self, check: Check, endpoint: str) -> None:
+    def _run(self, check: HealthCheck, endpoint: str) -> None:
         """Run a check, and note its result. Raises Unhealthy."""
-        results = self.results.setdefault((check.name, endpoint), Results())
+        results = self.results.setdefault((check.name, endpoint), HealthResults())
         try:
             check.check()
         except Unhealthy as reason:
@@ -123,7 +123,7 @@ class Health:
             paths.extend(f"/{endpoint}/{check.name}" for check in self._of(endpoint))
         return paths
 
-    def _of(self, endpoint: str) -> list[Check]:
+    def _of(self, endpoint: str) -> list[HealthCheck]:
         if endpoint == "readyz":
             return self._checks
         if endpoint == "livez":
@@ -170,7 +170,7 @@ class Health:
             return _text(200, "ok")
         return _text(200, "\n".join([*lines, f"{endpoint} check passed", ""]))
 
-    def _answer_one(self, checks: list[Check], name: str, endpoint: str) -> Response:
+    def _answer_one(self, checks: list[HealthCheck], name: str, endpoint: str) -> Response:
         for check in checks:
             if check.name == name:
                 try:

@@ -36,7 +36,7 @@ class Unusable(ValueError):
     """The content of the file is invalid. The message is for the operator."""
 
 
-class NotYet(Exception):
+class NotLoadedYet(Exception):
     """The content of the file cannot be used now, but perhaps later. The message is for the operator."""
 
 
@@ -141,7 +141,7 @@ class ReloadedFile:
         except Unusable as error:
             self._judged = data  # the same content is not tried again
             self._failed(str(error))
-        except NotYet as error:
+        except NotLoadedYet as error:
             self._failed(str(error))
         else:
             self._judged = data

@@ -78,7 +78,7 @@ _OURS: Final = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LoopStep:
     """A step of a stall: the frames that ran, and the request that they served, as values for the log."""
 
     frames: str
@@ -126,7 +126,7 @@ class StallWatch:
             self.durations.labels(cause)
         self._began = 0.0  # of the pass under way; 0: the loop waits
         self._ended: deque[Ended] = deque(maxlen=MOST_ENDED)
-        self._samples: deque[tuple[float, Step]] = deque(maxlen=MOST_STEPS)  # with the beginning of the pass
+        self._samples: deque[tuple[float, LoopStep]] = deque(maxlen=MOST_STEPS)  # with the beginning of the pass
         self._collecting = self._collected = 0.0
         self._lines = _Lines()
 
@@ -164,7 +164,7 @@ class StallWatch:
         else:
             self._collected += time.monotonic() - self._collecting
 
-    def report(self, ended: Ended, *, used: float, others: float, step: Step | None) -> None:
+    def report(self, ended: Ended, *, used: float, others: float, step: LoopStep | None) -> None:
         """Count a stall, and log it. ``used``: CPU of the loop's thread in it; ``others``: of the other threads."""
         half = ended.seconds / 2
         if ended.collected > half:
@@ -178,7 +178,7 @@ class StallWatch:
         values = {"seconds": round(ended.seconds, 3), "cpu": round(used, 3), "cause": cause}
         self._lines.write("The event loop stood still", values, step)
 
-    def report_present(self, seconds: float, step: Step | None) -> None:
+    def report_present(self, seconds: float, step: LoopStep | None) -> None:
         """Log a stall that has not ended: it may never do."""
         self._lines.write("The event loop stands still", {"seconds": round(seconds, 3)}, step)
 
@@ -208,7 +208,7 @@ class _Lines:
         self._until = 0.0
         self._written = self._left_out = 0
 
-    def write(self, message: str, values: dict[str, Any], step: Step | None) -> None:
+    def write(self, message: str, values: dict[str, Any], step: LoopStep | None) -> None:
         now = time.monotonic()
         if now >= self._until:
             self._until, self._written = now + LINES_PERIOD, 0
@@ -230,7 +230,7 @@ class _Looking:
     loop: int
     running: threading.Lock
     samples: bool
-    steps: Counter[Step] = field(default_factory=Counter)
+    steps: Counter[LoopStep] = field(default_factory=Counter)
     sampled: float = 0.0  # the beginning of the pass that the steps are of
     long: float = 0.0  # the beginning of the last pass that was logged before its end
     before: _Used = field(default_factory=_Used)  # at the last look before that pass
@@ -284,7 +284,7 @@ class _Looking:
             if began == self.sampled and (step in self.steps or len(self.steps) < MOST_STEPS):
                 self.steps[step] += 1
 
-    def _most_sampled(self) -> Step | None:
+    def _most_sampled(self) -> LoopStep | None:
         """Return the step with the most samples, of the request with the most."""
         requests: Counter[tuple[tuple[str, str], ...]] = Counter()
         for step, samples in self.steps.items():
@@ -312,14 +312,14 @@ class _Looking:
             ended = Ended(last.at, late, now.loop, self.watch._collected)
             self.watch.report(ended, used=now.loop - last.loop, others=others, step=self._heaviest())
 
-    def _heaviest(self) -> Step | None:
+    def _heaviest(self) -> LoopStep | None:
         """Return the step of the thread with the most CPU of late, other than the loop's."""
         used = {each: cpu - self.threads.get(each, 0) for each, cpu in thread_times().items() if each != self.loop}
         frame = sys._current_frames().get(max(used, key=lambda each: used[each])) if used else None
         return step_of(frame) if frame is not None else None
 
 
-def step_of(frame: FrameType, *, with_request: bool = False) -> Step:
+def step_of(frame: FrameType, *, with_request: bool = False) -> LoopStep:
     """Return the innermost frames of a stack. ``with_request``: and the request that it serves; of this thread only."""
     frames: list[str] = []
     request: Request | None = None
@@ -338,7 +338,7 @@ def step_of(frame: FrameType, *, with_request: bool = False) -> Step:
         if not client and "self" in names and isinstance(owner := each.f_locals.get("self"), Connection):
             client = owner.client[0]
         each = each.f_back
-    return Step(" < ".join(frames), tuple(_described(request, context, client)))
+    return LoopStep(" < ".join(frames), tuple(_described(request, context, client)))
 
 
 def _name(code: CodeType) -> str:

@@ -32,7 +32,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from kubechronicle.eventlog.histograms import Histogram, histogram_family
-from kubechronicle.ops.garbage_search import Search
+from kubechronicle.ops.garbage_search import GarbageSearch
 
 NEW: Final = 10_000
 """Objects after which generation 0 is collected. Waiting writes hold some hundred each: with 2,000, collections that
@@ -144,7 +144,7 @@ class Cycles:
         if not is_asked and not self._has_grown():
             return
         self._grown = 0
-        search = Search(objects)
+        search = GarbageSearch(objects)
         steps = search.steps()
         while True:
             began = time.thread_time()

@@ -74,7 +74,7 @@ def _items(each: Any) -> Iterator[Any]:
     return (tuple if isinstance(each, tuple) else frozenset).__iter__(each)
 
 
-class Search:
+class GarbageSearch:
     """One search among ``objects``, which it empties. ``collected``: objects that were freed."""
 
     def __init__(self, objects: list[Any]) -> None:

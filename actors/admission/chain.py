@@ -220,7 +220,7 @@ class StorageHook(Protocol):
 Run: TypeAlias = Callable[[Attributes, State], AdmissionSteps | None]
 
 
-class Step(NamedTuple):
+class PluginStep(NamedTuple):
     """A step of one plugin. ``passed``: counts its duration. ``rejected``: the labels of one that rejects."""
 
     run: Run
@@ -233,7 +233,7 @@ class AdmissionChain:
         self._plugins = tuple(plugins)
         self._hooks = tuple(hooks)
         # (ADMIT or VALIDATE, resource, operation) → the steps, and the function that counts the duration of all.
-        self._measured: dict[tuple[str, str, str], tuple[tuple[Step, ...], Count]] = {}
+        self._measured: dict[tuple[str, str, str], tuple[tuple[PluginStep, ...], Count]] = {}
         self._hooks_of: dict[str, tuple[StorageHook, ...]] = {}
         self._locked_key_steps: dict[tuple[str, str], tuple[Callable[..., Sequence[Key]], ...]] = {}
         self._state = replace(state, held=HeldLists(state.entries, state.follow))
@@ -320,10 +320,10 @@ class AdmissionChain:
             steps = self._locked_key_steps[place] = tuple(self._steps("locked_keys", *place))
         return [key for step in steps for key in step(rt, operation, namespace, self._state)]
 
-    def _measure(self, kind: str, resource: str, operation: str) -> tuple[tuple[Step, ...], Count]:
+    def _measure(self, kind: str, resource: str, operation: str) -> tuple[tuple[PluginStep, ...], Count]:
         metrics, passed, rejected = self._state.metrics, (kind, operation, "false"), (kind, operation, "true")
         steps = tuple(
-            Step(step, metrics.controllers.of((step.__self__.name, *passed)), (step.__self__.name, *rejected))
+            PluginStep(step, metrics.controllers.of((step.__self__.name, *passed)), (step.__self__.name, *rejected))
             for step in self._steps(kind, resource, operation)
         )
         return self._measured.setdefault((kind, resource, operation), (steps, metrics.steps.of(passed)))

@@ -33,7 +33,7 @@ EVERYTHING: Final = (
 )
 
 
-class Rights(Protocol):
+class GrantedRights(Protocol):
     """The rules of users."""
 
     def not_covered(self, who: Who, namespace: str, wanted: Sequence[Rule]) -> Sequence[str]:
@@ -51,7 +51,7 @@ class EscalationCheck:
 
     resources = ROLES | BINDINGS
 
-    def __init__(self, rights: Rights) -> None:
+    def __init__(self, rights: GrantedRights) -> None:
         self._rights = rights
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:

@@ -200,7 +200,7 @@ class AlwaysAdmit(AdmissionPlugin):
     operations = EVERYTHING
 
 
-class AlwaysDeny(AdmissionPlugin):
+class AlwaysDenyPlugin(AdmissionPlugin):
     """Rejects every write, after all other plugins that may change its object."""
 
     name = "AlwaysDeny"
@@ -251,7 +251,7 @@ PLUGINS: Final[tuple[Callable[[], MinimalPlugin], ...]] = (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionWebhook,
     ResourceQuota,
-    AlwaysDeny,
+    AlwaysDenyPlugin,
 )
 NAMES: Final = tuple(plugin().name for plugin in PLUGINS)
 OPTIONAL: Final = frozenset(

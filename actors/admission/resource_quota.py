@@ -32,7 +32,7 @@ from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
-from kubechronicle.api.quota.check import Exceeded, ScopesNotCovered, Write, charges
+from kubechronicle.api.quota.check import Exceeded, QuotaWrite, ScopesNotCovered, charges
 from kubechronicle.api.quota.evaluators import evaluator_of
 from kubechronicle.api.quota.facts import Facts
 from kubechronicle.api.quota.limited import LimitedResource
@@ -68,7 +68,7 @@ class ResourceQuota(AdmissionPlugin):
             return None
         if subresource and not evaluator.handles(operation, subresource, attributes.object, None):
             return None  # before the quotas are decoded: kubelets send many status updates
-        write = Write(
+        write = QuotaWrite(
             operation=operation,
             subresource=subresource,
             new=attributes.object,

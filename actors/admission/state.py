@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics
 from kubechronicle.actors.conversion.conversions import AskWebhook
-from kubechronicle.api.admission.image_verdicts import Verdict
+from kubechronicle.api.admission.image_verdicts import ImageVerdict
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import Registry, known_registry
@@ -27,11 +27,11 @@ class ImageReviews(Protocol):
     @property
     def default_allow(self) -> bool: ...
 
-    def known(self, spec: bytes) -> Verdict | None:
+    def known(self, spec: bytes) -> ImageVerdict | None:
         """Return the cached answer about an ImageReviewSpec (JSON)."""
         ...
 
-    async def ask(self, spec: bytes) -> Verdict:
+    async def ask(self, spec: bytes) -> ImageVerdict:
         """Ask, and cache the answer. Raises nothing but trio.Cancelled."""
         ...
 

@@ -41,7 +41,7 @@ def lower_band(size: int, *, step: int, most: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class NumberPool:
     """The numbers ``first`` to ``last``. The first ``lower`` of them are the lower band."""
 
     first: int
@@ -110,9 +110,9 @@ def _search(numbers: Iterable[int], taken: Callable[[int], bool], most: int) -> 
     return found
 
 
-def port_pool(ports: range) -> Pool:
+def port_pool(ports: range) -> NumberPool:
     """Return the pool of a range of node ports."""
-    return Pool(ports.start, ports.stop - 1, lower_band(len(ports), step=PORT_STEP, most=PORT_MOST))
+    return NumberPool(ports.start, ports.stop - 1, lower_band(len(ports), step=PORT_STEP, most=PORT_MOST))
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ class AddressRange:
         return f"IPv{self.network.version}"
 
     @cached_property
-    def pool(self) -> Pool:
+    def pool(self) -> NumberPool:
         """The range without its network address and, for IPv4, its broadcast address."""
         first, last = int(self.network.network_address) + 1, int(self.network.broadcast_address)
         if self.network.version == 4:
             last -= 1
         lower = lower_band(self.network.num_addresses, step=ADDRESS_STEP, most=ADDRESS_MOST)
-        return Pool(first, last, lower)
+        return NumberPool(first, last, lower)
 
     def __contains__(self, address: Address) -> bool:
         return address.version == self.network.version and int(address) in self.pool

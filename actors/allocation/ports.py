@@ -35,7 +35,7 @@ FULL = "range is full"
 TAKEN = "provided port is already allocated"
 
 
-class CannotAllocate(Exception):
+class CannotAllocatePort(Exception):
     """The port cannot be allocated. The message is for the client."""
 
 
@@ -103,16 +103,16 @@ class Ports:
         """Allocate the requested number. CannotAllocate."""
         if pending.dry_run:
             if port_key(number) in pending.taken or (number in self._pool and pending.has(port_key(number))):
-                raise CannotAllocate(TAKEN)
+                raise CannotAllocatePort(TAKEN)
             self._take_dummy(pending, number)
             return
         if number not in self._pool:
             self._metrics.port_errors[STATIC] += 1
             valid = f"The range of valid ports is {self._shown}"
-            raise CannotAllocate(f"provided port is not in the valid range. {valid}")
+            raise CannotAllocatePort(f"provided port is not in the valid range. {valid}")
         if pending.has(port_key(number)):
             self._metrics.port_errors[STATIC] += 1
-            raise CannotAllocate(TAKEN)
+            raise CannotAllocatePort(TAKEN)
         pending.take(port_key(number), new_port(number, pending.owner))
         self._metrics.ports[STATIC] += 1
 
@@ -125,7 +125,7 @@ class Ports:
         chosen = self._free_number(pending)
         if chosen is None:
             self._metrics.port_errors[DYNAMIC] += 1
-            raise CannotAllocate(FULL)
+            raise CannotAllocatePort(FULL)
         pending.take(port_key(chosen), new_port(chosen, pending.owner))
         self._metrics.ports[DYNAMIC] += 1
         return chosen
@@ -155,7 +155,7 @@ class Ports:
         """Allocate the number requested by the port at ``index``. StatusError 422."""
         try:
             self.take(pending, number)
-        except CannotAllocate as why:
+        except CannotAllocatePort as why:
             raise invalid(
                 pending.owner.name, [invalid_value(f"spec.ports[{index}].nodePort", number, str(why))]
             ) from None
@@ -164,7 +164,7 @@ class Ports:
         """Allocate a random free number. StatusError 500."""
         try:
             return self.choose(pending)
-        except CannotAllocate as why:
+        except CannotAllocatePort as why:
             raise status.internal_error(f"failed to allocate a nodePort: {why}") from None
 
     def _allocate_changed(self, pending: PendingAllocations, spec: Object, held: Object) -> None:
@@ -194,7 +194,7 @@ class Ports:
                 self.take(pending, number)
             else:
                 spec["healthCheckNodePort"] = self.choose(pending)
-        except CannotAllocate as why:
+        except CannotAllocatePort as why:
             port = f"requested HealthCheck NodePort {number}" if number else "a HealthCheck NodePort 0"
             raise status.internal_error(f"failed to allocate {port}: {why}") from None
 

@@ -26,12 +26,12 @@ from kubechronicle.actors.history.state_before_writes import Lists, Scope, objec
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.access.past_state import RIGHTS
 from kubechronicle.api.admission.logged_changes import LoggedChange
-from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS, NotReplayed, Writes
+from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS, LoggedWrites, NotReplayed
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
-from kubechronicle.api.admission.policy_sources import GROUP, Binding, ConfigurationError, Policy
+from kubechronicle.api.admission.policy_sources import GROUP, ConfigurationError, Policy, PolicyBinding
 from kubechronicle.api.admission.replays import REFUSED, Outcome, PolicyReplay, Reading
 from kubechronicle.api.admission.validating_policies import Validator
-from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
+from kubechronicle.api.cel.library.authorization import AuthorizerDecision, AuthorizerQuestion, Decide
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -95,12 +95,12 @@ def _compiled(seen: tuple[Sequence[Entry], Sequence[Entry]]) -> Audited:
 
 
 def _audited(policies: Iterable[Entry], bindings: Iterable[Entry], remarks: list[str]) -> Iterator[Policy[Validator]]:
-    bound: dict[str, list[Binding]] = {}
+    bound: dict[str, list[PolicyBinding]] = {}
     for entry in bindings:
         obj = entry.object()
         if frozenset(obj["spec"].get("validationActions") or ()) == AUDIT:
             obj["spec"]["validationActions"] = ["Deny"]
-            binding = Binding(obj)
+            binding = PolicyBinding(obj)
             bound.setdefault(binding.policy, []).append(binding)
     for entry in policies:
         if entry.key.name in bound:
@@ -124,7 +124,7 @@ class Verdicts:
         self._log: RevisionLog = reads.log
         self._registry = registry
         self._replay = PolicyReplay(policies, (), registry)
-        self._writes = Writes(registry)
+        self._writes = LoggedWrites(registry)
         self._past: dict[tuple[Needed, int], Object | None] = kept("objects judged by audited policies")
 
     def resources(self) -> tuple[str, ...]:
@@ -267,7 +267,7 @@ class _State:
         if self._lists is not None:
             return self._lists.decide(user)
 
-        def decide(question: Question) -> Decision:
+        def decide(question: AuthorizerQuestion) -> AuthorizerDecision:
             raise AssertionError("no policy asks for rights")
 
         return decide

@@ -53,7 +53,7 @@ Check = Callable[[ApiService], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Availability:
+class ServiceAvailability:
     """The state, reason and message of a condition Available."""
 
     state: str
@@ -61,7 +61,7 @@ class Availability:
     message: str
 
 
-PASSED: Final = Availability("True", "Passed", "all checks passed")
+PASSED: Final = ServiceAvailability("True", "Passed", "all checks passed")
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class AvailabilityCounts:
     unavailable: dict[str, bool] = field(default_factory=dict)
     transitions: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def observe(self, one: ApiService, found: Availability) -> None:
+    def observe(self, one: ApiService, found: ServiceAvailability) -> None:
         is_available = found.state == "True"
         self.unavailable[one.name] = not is_available
         if one.available and not is_available:
@@ -204,7 +204,7 @@ class ApiServiceAvailability:
         found, cause = self._by_objects(one.service), self._cause(one.service)
         if found is None:
             problem = await self._check(one)
-            found = Availability("False", "FailedDiscoveryCheck", problem) if problem else PASSED
+            found = ServiceAvailability("False", "FailedDiscoveryCheck", problem) if problem else PASSED
             cause = NO_CHANGE
         self._counts.observe(one, found)
 
@@ -230,7 +230,7 @@ class ApiServiceAvailability:
         ]
         return max(state_or_deletion(reads, entry, SERVICES, service.namespace, service.name), *slices, NO_CHANGE)
 
-    def _by_objects(self, service: ServiceReference) -> Availability | None:
+    def _by_objects(self, service: ServiceReference) -> ServiceAvailability | None:
         """Return why the Service cannot be reached as its objects tell; None if they do not tell."""
         reads = self._store.reads
         entry = reads.peek(SERVICES, service.namespace, service.name)
@@ -244,23 +244,23 @@ class ApiServiceAvailability:
 
 def by_objects(
     reference: ServiceReference, service: Mapping[str, Any] | None, slices: Sequence[Mapping[str, Any]]
-) -> Availability | None:
+) -> ServiceAvailability | None:
     """Return why a Service cannot be reached as its objects tell; None if they do not tell."""
     shown = f'service/{reference.name} in "{reference.namespace}"'
     if service is None:
-        return Availability("False", "ServiceNotFound", f"{shown} is not present")
+        return ServiceAvailability("False", "ServiceNotFound", f"{shown} is not present")
     spec = service.get("spec") or {}
     if (spec.get("type") or "ClusterIP") != "ClusterIP":
         return None
     port = next((one for one in spec.get("ports") or () if one.get("port") == reference.port), None)
     if port is None:
-        return Availability("False", "ServicePortError", f"{shown} is not listening on port {reference.port}")
+        return ServiceAvailability("False", "ServicePortError", f"{shown} is not listening on port {reference.port}")
     if not slices:
-        return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {shown}")
+        return ServiceAvailability("False", "EndpointsNotFound", f"cannot find endpointslices for {shown}")
     port_name = port.get("name", "")
     if not any(_is_ready(one, port_name) for one in slices):
         message = f'endpointslices for {shown} have no addresses with port name "{port_name}"'
-        return Availability("False", "MissingEndpoints", message)
+        return ServiceAvailability("False", "MissingEndpoints", message)
     return None
 
 

@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 import trio
 
-from kubechronicle.actors.loops.retries import RETRIED, Complaints, OnError
+from kubechronicle.actors.loops.retries import RETRIED, OnError, RetryComplaints
 from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
@@ -75,7 +75,7 @@ class Reflector:
         self._delays = delays if delays is not None else repeat(RETRY_DELAY)
         self._on_error = on_error
         self._cursor: Cursor | None = None
-        self._complaints = Complaints(f"{component}: {rt.plural}")
+        self._complaints = RetryComplaints(f"{component}: {rt.plural}")
 
     @property
     def revision(self) -> int:

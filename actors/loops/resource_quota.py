@@ -167,7 +167,7 @@ class ResourceQuotaLoop:
         )
         for _ in range(MAX_ATTEMPTS):
             facts = facts_of(self._state)
-            count = Count(entry.object(), facts, self._measures, self._store.reads.entries, self._limited)
+            count = QuotaCount(entry.object(), facts, self._measures, self._store.reads.entries, self._limited)
             await count.take()
             try:
                 return await edit_if_exists(self._store, COMPONENT, target, count.applied_to, cause=cause)
@@ -185,7 +185,7 @@ Limited = Callable[[Iterable[str], Facts], list[tuple[ResourceType, Evaluator]]]
 """Return the resources that limits of these names apply to."""
 
 
-class Count:
+class QuotaCount:
     """The usage that a quota limits. Objects are counted in steps, on one state, and the changes since then at once:
 
     take         a, b, c, d …    1 + 1 + 1 + 1 …    with pauses

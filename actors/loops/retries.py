@@ -35,7 +35,7 @@ Pass = Callable[[], Awaitable[object]]
 OnError = Callable[[Exception], None]
 
 
-class Complaints:
+class RetryComplaints:
     """Log lines about passes that fail: one for each new error, repeated after LOG_INTERVAL, and one when it is over.
 
     ``subject``: the objects that the pass keeps.
@@ -70,7 +70,7 @@ async def first_pass(
     ``subject``: the objects, for log lines.
     ``on_error``: called with the error of every failed attempt.
     """
-    complaints = Complaints(subject)
+    complaints = RetryComplaints(subject)
     for pause in delays(FIRST_DELAY, LONGEST_DELAY):
         if await _attempt(reconcile, complaints, on_error):
             break
@@ -90,7 +90,7 @@ async def repeat_pass(
 ) -> NoReturn:
     """As ``first_pass``, then run one pass every ``interval`` seconds until cancelled, failed ones sooner again."""
     await first_pass(reconcile, subject=subject, on_error=on_error, task_status=task_status)
-    complaints = Complaints(subject)
+    complaints = RetryComplaints(subject)
     retries = delays(FIRST_DELAY, LONGEST_DELAY)
     pause = interval
     while True:
@@ -101,7 +101,7 @@ async def repeat_pass(
             pause = min(interval, next(retries))
 
 
-async def _attempt(reconcile: Pass, complaints: Complaints, on_error: OnError | None) -> bool:
+async def _attempt(reconcile: Pass, complaints: RetryComplaints, on_error: OnError | None) -> bool:
     try:
         await reconcile()
     except RETRIED as error:

@@ -211,7 +211,7 @@ class Listing:
     shard: ShardSelector | None = None
 
 
-class Span(Sequence[Entry]):
+class RevisionSpan(Sequence[Entry]):
     """A part of a sequence without a copy, so that each page of 100,000 objects does not copy all later ones."""
 
     __slots__ = ("_entries", "_range")
@@ -244,7 +244,7 @@ def within(entries: Sequence[Entry], namespace: str, after: tuple[str, str] | No
     start, end = bisect_right(entries, after or (namespace, ""), key=sort_key), len(entries)
     if namespace and entries and entries[-1].key.namespace != namespace:
         end = bisect_left(entries, (namespace + "\0", ""), key=sort_key)
-    return entries if (start, end) == (0, len(entries)) else Span(entries, start, end)
+    return entries if (start, end) == (0, len(entries)) else RevisionSpan(entries, start, end)
 
 
 async def page_of(selection: Selection, entries: Sequence[Entry], revision: int, limit: int) -> Listing:

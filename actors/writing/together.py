@@ -150,7 +150,7 @@ class Result(NamedTuple):
     removed: bool
 
 
-class Failed(Exception):
+class TransactionFailed(Exception):
     """A write of the transaction was rejected. ``place``: its position."""
 
     def __init__(self, place: int, error: status.StatusError) -> None:
@@ -282,7 +282,7 @@ class Together:
                 return found
         raise status.conflict(writes[0].target.rt, writes[0].key.name)
 
-    async def _prepare_all(self, writes: Sequence[PendingWrite]) -> Failed | None:
+    async def _prepare_all(self, writes: Sequence[PendingWrite]) -> TransactionFailed | None:
         """Prepare the writes, and put their changes into the overlay. Return the first rejection."""
         self._overlay.clear()
         for place, write in enumerate(writes):
@@ -291,7 +291,7 @@ class Together:
                 with self._loop.converting(write.target.rt):
                     await self._loop.prepare(write, self._preparation)
                 if write.error is not None:
-                    return Failed(place, write.error)
+                    return TransactionFailed(place, write.error)
                 proposal = write.proposal
                 assert proposal is not None
                 if proposal.prepared.outcome is Outcome.UNCHANGED:
@@ -303,7 +303,7 @@ class Together:
                 self._overlay.add(transaction.changes)
             except status.StatusError as error:
                 write.error = error
-                return Failed(place, error)
+                return TransactionFailed(place, error)
         return None
 
     def _transaction(self, writes: Sequence[PendingWrite]) -> Transaction:
@@ -328,7 +328,7 @@ class Together:
         return found
 
     async def _catch_up(
-        self, writes: Sequence[PendingWrite], failed: Failed | None, conflict: Rejected | None
+        self, writes: Sequence[PendingWrite], failed: TransactionFailed | None, conflict: Rejected | None
     ) -> Sequence[Written] | None:
         """Bring the view up to date after an attempt without a commit. None: start over. Failed; StatusError."""
         applied = await self._reads.wait_consistent()
@@ -348,7 +348,7 @@ class Together:
                 if is_taken:
                     write.handle_taken_name(newest)
             except status.StatusError as error:
-                raise Failed(place, error) from None
+                raise TransactionFailed(place, error) from None
             if is_taken or newest is not write.old:
                 return None
         return None if conflict is not None else [_undone(write) for write in writes]
@@ -372,4 +372,4 @@ def _check_keys(writes: Sequence[PendingWrite]) -> None:
         first = seen.setdefault(write.key, place)
         if first != place:
             error = status.bad_request(f"it is the object of spec.changes[{first}]: an object may be changed once")
-            raise Failed(place, error)
+            raise TransactionFailed(place, error)

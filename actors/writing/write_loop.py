@@ -63,18 +63,18 @@ class KeyLocks:
     def __init__(self) -> None:
         self._locks: dict[Key, trio.Lock] = {}
 
-    def hold(self, keys: Sequence[Key], *, deadline: float) -> Held:
+    def hold(self, keys: Sequence[Key], *, deadline: float) -> HeldLocks:
         """Hold the locks of ``keys``, each listed once, during the block.
 
         LogUnavailable: the deadline (trio time) passed first, and nothing happened.
         """
-        return Held(self._locks, sorted(keys), deadline)
+        return HeldLocks(self._locks, sorted(keys), deadline)
 
     def __len__(self) -> int:
         return len(self._locks)
 
 
-class Held:
+class HeldLocks:
     """The locks of one write."""
 
     __slots__ = ("_deadline", "_held", "_keys", "_locks")

@@ -64,7 +64,7 @@ class Grants(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class RightQuestion:
     """A request, as rules see it. ``path``: that of a request without a resource."""
 
     verb: str
@@ -82,7 +82,7 @@ class Stored(NamedTuple):
     size: int
 
 
-class Listed(NamedTuple):
+class ListedRules(NamedTuple):
     """The rules of a role, and the bytes of its JSON."""
 
     rules: Sequence[Rule]
@@ -250,11 +250,11 @@ class BoundRules:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def permits(self, grants: Grants, question: Question) -> bool:
+    def permits(self, grants: Grants, question: RightQuestion) -> bool:
         """Tell whether a request is permitted."""
         return bool(self._permitting(grants, question, question.name))
 
-    def permits_all(self, grants: Grants, question: Question) -> bool:
+    def permits_all(self, grants: Grants, question: RightQuestion) -> bool:
         """Tell whether a request is permitted whatever the object's name is."""
         return bool(self._permitting(grants, question, None))
 
@@ -263,7 +263,7 @@ class BoundRules:
         another question was asked since the last change."""
         return any(space in self._indexes and self._indexes[space].names(name) for space in ("", namespace))
 
-    def _permitting(self, grants: Grants, question: Question, name: str | None) -> set[RoleName]:
+    def _permitting(self, grants: Grants, question: RightQuestion, name: str | None) -> set[RoleName]:
         """Return the roles that permit a request. Paths are permitted by cluster role bindings alone."""
         if self._late_roles:
             self._index_roles(grants)
@@ -283,7 +283,7 @@ class BoundRules:
         spaces = ("", namespace) if namespace else ("",)
         return [self._indexes[space] for space in spaces if space in self._indexes]
 
-    def reason(self, grants: Grants, question: Question) -> Steps[str | None]:
+    def reason(self, grants: Grants, question: RightQuestion) -> Steps[str | None]:
         """Return the text of the first binding that permits a request; None if none does."""
         permitting = self._permitting(grants, question, question.name)
         spaces = ("", grants.namespace) if grants.namespace and question.path is None else ("",)
@@ -326,7 +326,7 @@ class BoundRules:
                 seen = 0
         return [_not_found(role) for _, role in sorted((first, role) for role, first in lost.items())]
 
-    def rules(self, grants: Grants) -> Iterator[Listed | str | None]:
+    def rules(self, grants: Grants) -> Iterator[ListedRules | str | None]:
         """Yield the rules of each of a user's bindings, or the error for its missing role; None: a step.
 
         Cluster role bindings come first, each kind by name. Each binding occurs once.
@@ -351,7 +351,7 @@ class BoundRules:
                     yield _not_found(role)
                 else:
                     index = self._indexes.get(role[0])
-                    yield Listed(index.rules_of(role) if index is not None else (), size)
+                    yield ListedRules(index.rules_of(role) if index is not None else (), size)
 
     def compare(self, grants: Grants, wanted: Iterable[Rule], missing: list[Rule]) -> Iterator[None]:
         """Add the smallest rules of ``wanted`` that no single rule covers to ``missing`` (rbac.compare)."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kubechronicle.api.access import bound_rules
 from kubechronicle.api.access.bound_rules import BoundRules, Stored
 from kubechronicle.api.admission.logged_changes import LoggedChange, decoded
-from kubechronicle.api.cel.library.authorization import Decide, Decision, Question
+from kubechronicle.api.cel.library.authorization import AuthorizerDecision, AuthorizerQuestion, Decide
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.steps import finish
 
@@ -77,19 +77,19 @@ class States:
         """Return the answers of RBAC about a user. Members of system:masters may do everything."""
         name, groups = user.get("username", ""), tuple(user.get("groups") or ())
 
-        def decide(question: Question) -> Decision:
+        def decide(question: AuthorizerQuestion) -> AuthorizerDecision:
             if question.service_account is None:
-                return Decision(self._allowed(name, groups, question))
+                return AuthorizerDecision(self._allowed(name, groups, question))
             namespace, account = question.service_account
             joined = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}", "system:authenticated")
-            return Decision(self._allowed(f"system:serviceaccount:{namespace}:{account}", joined, question))
+            return AuthorizerDecision(self._allowed(f"system:serviceaccount:{namespace}:{account}", joined, question))
 
         return decide
 
-    def _allowed(self, user: str, groups: tuple[str, ...], question: Question) -> bool:
+    def _allowed(self, user: str, groups: tuple[str, ...], question: AuthorizerQuestion) -> bool:
         if MASTERS in groups:
             return True
-        asked = bound_rules.Question(
+        asked = bound_rules.RightQuestion(
             verb=question.verb,
             group=question.group,
             resource=question.resource,

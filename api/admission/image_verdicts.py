@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Verdict(NamedTuple):
+class ImageVerdict(NamedTuple):
     """The answer about the images of a pod.
 
     ``failure``: the error of a webhook that gave no usable answer, "" otherwise.

@@ -240,7 +240,7 @@ def _converted(obj: Object, rt: ResourceType) -> Object:
         raise status.internal_error(str(error)) from None
 
 
-class Writes:
+class LoggedWrites:
     """The writes that changes record. ``old_read``: changes have the objects before them.
 
     Facts of the request alone are found once for all requests of a shape: the requests

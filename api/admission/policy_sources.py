@@ -72,7 +72,7 @@ class MatchResources:
         return matched if matched is not None and self._selectors.match(labels) else None
 
 
-class Binding:
+class PolicyBinding:
     """A binding: the objects that it selects, and its parameters."""
 
     def __init__(self, obj: ReadOnlyObject) -> None:
@@ -103,7 +103,7 @@ class Policy(Generic[T]):
         self.ignores = spec.get("failurePolicy") == "Ignore"
         self.param_kind: Mapping[str, str] | None = spec.get("paramKind")
         self.match = MatchResources(spec.get("matchConstraints") or {})
-        self.bindings: Sequence[Binding] = ()
+        self.bindings: Sequence[PolicyBinding] = ()
 
     @property
     def evaluator(self) -> T:

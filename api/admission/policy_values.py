@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubechronicle.api.admission.matching import kind_of
-from kubechronicle.api.cel.library.authorization import Authorizer, Decide, Question, ResourceCheck
+from kubechronicle.api.cel.library.authorization import AuthorizerQuestion, AuthorizerValue, Decide, ResourceCheck
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import ReadOnlyObject
 
@@ -21,7 +21,7 @@ _NAMESPACE_METADATA: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PolicyRequest:
     """The request that a policy decides on.
 
     ``name``: of the object, "" before a name is made from generateName.
@@ -46,7 +46,7 @@ class Request:
     def __post_init__(self) -> None:
         check = ResourceCheck(
             self.decide,
-            Question(
+            AuthorizerQuestion(
                 group=self.rt.group,
                 resource=self.rt.plural,
                 subresource=self.subresource,
@@ -54,11 +54,11 @@ class Request:
                 name=self.name,
             ),
         )
-        values = {"authorizer": Authorizer(self.decide), "authorizer.requestResource": check}
+        values = {"authorizer": AuthorizerValue(self.decide), "authorizer.requestResource": check}
         object.__setattr__(self, "authorizer", values)
 
 
-def request_value(request: Request, matched: ResourceType) -> dict[str, Any]:
+def request_value(request: PolicyRequest, matched: ResourceType) -> dict[str, Any]:
     """Return the variable ``request``. ``matched``: the type in whose version the policy matches."""
     optional: dict[str, Any] = {
         "subResource": request.subresource,

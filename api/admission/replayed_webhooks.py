@@ -23,7 +23,7 @@ from kubechronicle.api.admission.matching import (
     kind_of,
 )
 from kubechronicle.api.admission.replays import MUTATED, REFUSED, WARNED, Outcome, Reading, change_text
-from kubechronicle.api.admission.reviews import Answer, CallFailed
+from kubechronicle.api.admission.reviews import CallFailed, WebhookAnswer
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.schema.equality import same_json
@@ -82,7 +82,7 @@ class ReplayedWebhook:
         values = reading.values(rt, None, has_params=False) | {"namespaceObject": None}
         return self._conditions.match({**values, **reading.request.authorizer})
 
-    def _asked(self, rt: ResourceType, write: Write, ask: Ask) -> Answer:
+    def _asked(self, rt: ResourceType, write: Write, ask: Ask) -> WebhookAnswer:
         version = reviews.version_of(self._review_versions)
         request = reviews.request_of(
             rt=rt,
@@ -103,7 +103,7 @@ class ReplayedWebhook:
         value = ask(self.name, reviews.encoded(request, uid=uid, version=version), self.timeout)
         return reviews.answer_of(value, uid=uid, version=version, mutating=self.mutating)
 
-    def _patched(self, rt: ResourceType, write: Write, answer: Answer) -> list[Outcome]:
+    def _patched(self, rt: ResourceType, write: Write, answer: WebhookAnswer) -> list[Outcome]:
         if not answer.patch:
             return []
         try:

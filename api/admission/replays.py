@@ -20,12 +20,12 @@ from kubechronicle.api.admission.policy_sources import (
     FOREIGN_NAMESPACE,
     NO_PARAMS,
     WITHOUT_NAMESPACE,
-    Binding,
     ConfigurationError,
     Policy,
+    PolicyBinding,
     is_exempt,
 )
-from kubechronicle.api.admission.policy_values import Request, namespace_value, request_value
+from kubechronicle.api.admission.policy_values import PolicyRequest, namespace_value, request_value
 from kubechronicle.api.admission.replayed_reads import PolicyReads
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.cel.library.authorization import Decide
@@ -90,7 +90,7 @@ class Reading:
         self.write = write
         self._state = state
         self._requests: dict[ResourceType, dict[str, Any]] = {}
-        self._request: Request | None = None
+        self._request: PolicyRequest | None = None
         self._namespace_value: dict[str, Any] | None = None
 
     def values(
@@ -132,11 +132,11 @@ class Reading:
             self._namespace(write.namespace)
 
     @property  # no cached_property, which takes a lock in Python 3.11
-    def request(self) -> Request:
+    def request(self) -> PolicyRequest:
         """The request itself, and the rights of its user."""
         if self._request is None:
             values = decision_values(self.write)
-            self._request = Request(decide=self._state.decide(values["user"]), **values)
+            self._request = PolicyRequest(decide=self._state.decide(values["user"]), **values)
         return self._request
 
     @property
@@ -167,7 +167,7 @@ class Reading:
             raise status.not_found(NAMESPACES, name)
         return found
 
-    def params(self, rt: ResourceType | None, binding: Binding) -> Sequence[Object | None]:
+    def params(self, rt: ResourceType | None, binding: PolicyBinding) -> Sequence[Object | None]:
         """Return the parameters of a binding. ConfigurationError: they cannot be looked up."""
         reference = binding.param_ref
         if rt is None or reference is None:
@@ -177,7 +177,9 @@ class Reading:
             raise ConfigurationError(NO_PARAMS)
         return [pipeline.to_request_version(rt, copy_object(obj)) for obj in found]
 
-    def _param_objects(self, rt: ResourceType, reference: Mapping[str, Any], binding: Binding) -> Iterator[Object]:
+    def _param_objects(
+        self, rt: ResourceType, reference: Mapping[str, Any], binding: PolicyBinding
+    ) -> Iterator[Object]:
         namespace = reference.get("namespace") or ""
         if rt.namespaced:
             namespace = namespace or self.write.request_namespace
@@ -200,7 +202,7 @@ class Bound(NamedTuple):
     """A policy of the file that applies to a write: its binding, its version, and one parameter object."""
 
     policy: Policy[Any]
-    binding: Binding
+    binding: PolicyBinding
     matched: ResourceType
     params: Object | None
 

@@ -46,7 +46,7 @@ class CallFailed(Exception):
         self.code = code
 
 
-class Answer(NamedTuple):
+class WebhookAnswer(NamedTuple):
     """The answer of a webhook.
 
     ``result``: the Status of a denial. ``patch``: its JSON patch as sent, empty if there is none.
@@ -146,7 +146,7 @@ def encoded(request: bytes, *, uid: str, version: str) -> bytes:
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
-def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
+def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> WebhookAnswer:
     """Return the answer in a decoded body. ``uid``, ``version``: those of the review. Raises CallFailed."""
     try:
         usual = msgspec.convert(value, _Usual).response
@@ -156,7 +156,7 @@ def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
         if usual.patch is UNSET and usual.patchType is UNSET:
             return ALLOWED
         if mutating and usual.patch and usual.patchType:
-            return Answer(True, {}, _decoded_patch(usual.patch), (), {})
+            return WebhookAnswer(True, {}, _decoded_patch(usual.patch), (), {})
     response = _response(value, uid, version)
     patch = _decoded_patch(response.get("patch"))
     patch_type = _text(response, "patchType", f"{version}.PatchType")
@@ -178,7 +178,7 @@ def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
     allowed = response.get("allowed")
     if allowed is not None and not isinstance(allowed, bool):
         raise _mismatch(allowed, "allowed", "bool")
-    return Answer(
+    return WebhookAnswer(
         allowed=bool(allowed),
         result=_status(response.get("status")),
         patch=patch,
@@ -187,7 +187,7 @@ def answer_of(value: Any, *, uid: str, version: str, mutating: bool) -> Answer:
     )
 
 
-ALLOWED: Final = Answer(allowed=True, result={}, patch=b"", warnings=(), annotations={})
+ALLOWED: Final = WebhookAnswer(allowed=True, result={}, patch=b"", warnings=(), annotations={})
 
 
 class _UsualStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):

@@ -24,7 +24,7 @@ MAX_KINDS: Final = 10
 """Kinds for which one rule is checked."""
 
 
-class Kind(NamedTuple):
+class CheckedKind(NamedTuple):
     """A kind, in the order of Kubernetes' own type. ``name``: as in warnings."""
 
     group: str
@@ -107,12 +107,12 @@ def _type(rt: ResourceType) -> Type:
     return DYN if structure is None else built_in_type(structure, rt.kind)
 
 
-def _kinds(spec: Mapping[str, Any], registry: Registry) -> dict[Kind, Type]:
+def _kinds(spec: Mapping[str, Any], registry: Registry) -> dict[CheckedKind, Type]:
     """Return the kinds that the rules name without wildcards. A rule with too many ends the search."""
-    found: dict[Kind, Type] = {}
+    found: dict[CheckedKind, Type] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         for count, rt in enumerate(_named(rule, registry), 1):
-            found.setdefault(Kind(rt.group, rt.version, rt.kind), _type(rt))
+            found.setdefault(CheckedKind(rt.group, rt.version, rt.kind), _type(rt))
             if count == MAX_KINDS:
                 return found
     return found

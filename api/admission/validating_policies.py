@@ -47,14 +47,14 @@ class Annotation(NamedTuple):
     error: str = ""
 
 
-class Verdict(NamedTuple):
+class PolicyVerdict(NamedTuple):
     """The decision of a policy with one parameter object."""
 
     failures: Sequence[Failure] = ()
     annotations: Sequence[Annotation] = ()
 
 
-ADMITTED: Final = Verdict()
+ADMITTED: Final = PolicyVerdict()
 
 
 class MatchConditions:
@@ -127,7 +127,7 @@ class Validator:
         messages = sum(each.message_expression is not None for each in self._validations)
         self._messages_at_most = (messages + (len(self._variables) if messages else 0)) * PER_CALL_LIMIT
 
-    def decide(self, values: Values, authorizer: Values) -> Verdict:
+    def decide(self, values: Values, authorizer: Values) -> PolicyVerdict:
         """Return the decision. ``authorizer``: the variables that ask for rights, which some expressions lack.
 
         Both may leave out what is not in ``reads``.
@@ -146,14 +146,14 @@ class Validator:
             return self._error(str(error))
         failures = self._failures(results, values, stage.left)
         if not self._annotations:
-            return Verdict(failures)
+            return PolicyVerdict(failures)
         try:
-            return Verdict(failures, self._values_of_annotations(Stage(values, self._variables)))
+            return PolicyVerdict(failures, self._values_of_annotations(Stage(values, self._variables)))
         except OutOfBudget as error:
             return self._error(str(error))
 
-    def _error(self, message: str) -> Verdict:
-        return ADMITTED if self._ignores else Verdict([Failure(0, message, error=True)])
+    def _error(self, message: str) -> PolicyVerdict:
+        return ADMITTED if self._ignores else PolicyVerdict([Failure(0, message, error=True)])
 
     def _failures(self, results: Sequence[Any], values: Values, budget: int) -> list[Failure]:
         if all(result is True for result in results) and self._messages_at_most <= budget:

@@ -34,7 +34,7 @@ Line = bytes
 """An event that needs no conversion: its JSON and the end of its line."""
 
 
-class Finished(Protocol):
+class FinishedRequest(Protocol):
     """The facts of an event that is made when it is written. They do not change any more.
 
     ``size``: an estimate of the bytes that they keep in memory.
@@ -43,10 +43,10 @@ class Finished(Protocol):
     @property
     def size(self) -> int: ...
 
-    def made(self) -> Event | Line: ...
+    def made(self) -> AuditEvent | Line: ...
 
 
-class Event:
+class AuditEvent:
     """An event whose objects may have to be converted: ``request`` and ``response``.
 
     ``head`` and ``tail``: see the head of this file.
@@ -81,9 +81,9 @@ class Event:
         return size
 
     @classmethod
-    def of(cls, event: Offered) -> Event:
+    def of(cls, event: Offered) -> AuditEvent:
         """Return the event of a line or of finished facts."""
-        if not isinstance(event, bytes | Event):
+        if not isinstance(event, bytes | AuditEvent):
             event = event.made()
         return cls(event[:-2], b"}") if isinstance(event, bytes) else event
 
@@ -117,7 +117,7 @@ class Event:
         return encoded if len(encoded) <= limit else b""
 
 
-Offered = Event | Line | Finished
+Offered = AuditEvent | Line | FinishedRequest
 """An event as backends take it."""
 OBJECTS: Final = ("requestObject", "responseObject")
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.events import HEAD
-from kubechronicle.api.audit.policy import LEVELS, NONE, GroupResources, Policy, PolicyRule
+from kubechronicle.api.audit.policy import LEVELS, NONE, AuditPolicy, GroupResources, PolicyRule
 from kubechronicle.api.meta.request_info import RequestInfo
 
 MOST_KEPT: Final = 4096
@@ -74,7 +74,7 @@ class _Candidate(NamedTuple):
 class Matcher:
     """A compiled policy. ``by_name``: decisions depend on the names of objects."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: AuditPolicy) -> None:
         self.policy = policy
         self.by_name = any(each.resource_names for rule in policy.rules for each in rule.resources)
         self._rules = [(rule, _decision(rule.level, rule, policy)) for rule in policy.rules]
@@ -185,7 +185,7 @@ def _resource_values(info: RequestInfo) -> Iterator[Value]:
         yield "resource", "*", pattern
 
 
-def _decision(level: str, rule: PolicyRule, policy: Policy) -> Decision:
+def _decision(level: str, rule: PolicyRule, policy: AuditPolicy) -> Decision:
     omitted = {*policy.omit_stages, *rule.omit_stages}
     omits_fields = policy.omit_managed_fields if rule.omit_managed_fields is None else rule.omit_managed_fields
     received, started, complete, panic = (stage not in omitted for stage in policies.STAGES)

@@ -19,7 +19,7 @@ from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration.files import ConfigFileError, TypeMeta, schema_of_file, structure_checked
-from kubechronicle.api.configuration.structuring import Key, structure
+from kubechronicle.api.configuration.structuring import FieldKey, structure
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.schema import check
@@ -57,13 +57,13 @@ class PolicyRule:
     verbs: tuple[str, ...] = ()
     resources: tuple[GroupResources, ...] = ()
     namespaces: tuple[str, ...] = ()
-    non_resource_urls: Annotated[tuple[str, ...], Key("nonResourceURLs")] = ()
+    non_resource_urls: Annotated[tuple[str, ...], FieldKey("nonResourceURLs")] = ()
     omit_stages: tuple[str, ...] = ()
     omit_managed_fields: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class AuditPolicy:
     """The policy: the first rule that matches a request decides; no rule means level None."""
 
     rules: tuple[PolicyRule, ...] = ()
@@ -72,7 +72,7 @@ class Policy:
     metadata: object = None
 
 
-def load(data: bytes) -> tuple[Policy, list[str]]:
+def load(data: bytes) -> tuple[AuditPolicy, list[str]]:
     """Return the policy of a YAML or JSON file, and warnings about fields that are ignored. Raises PolicyError."""
     try:
         policy, warnings = _decode(data)
@@ -90,7 +90,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _decode(data: bytes) -> tuple[Policy, list[str]]:
+def _decode(data: bytes) -> tuple[AuditPolicy, list[str]]:
     if not data.strip():
         raise ConfigFileError("the file is empty")
     codec: Any = json_codec if data.lstrip().startswith(b"{") else yaml_codec
@@ -105,13 +105,13 @@ def _decode(data: bytes) -> tuple[Policy, list[str]]:
             f"no kind {go_quote(meta.kind)} is registered for version {go_quote(meta.api_version)}; "
             f"it must be {KIND} of {API_VERSION}"
         )
-    schema = schema_of_file(Policy)
+    schema = schema_of_file(AuditPolicy)
     value, problems = bodies.with_repeated_keys(value, schema, repeated)
     unknown = check.check(value, schema)
-    return structure_checked(value, Policy), bodies.strict_texts(problems, unknown)
+    return structure_checked(value, AuditPolicy), bodies.strict_texts(problems, unknown)
 
 
-def _problems(policy: Policy) -> Iterator[str]:
+def _problems(policy: AuditPolicy) -> Iterator[str]:
     yield from _stage_problems(policy.omit_stages, "omitStages")
     for index, rule in enumerate(policy.rules):
         path = f"rules[{index}]"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.cel.checking import validators
-from kubechronicle.api.cel.checking.checker import Scope, check
+from kubechronicle.api.cel.checking.checker import CheckerScope, check
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CompileError, InstantiationError
 from kubechronicle.api.cel.evaluation.code import ConstantError
@@ -58,7 +58,7 @@ class Environment:
             known.update({of.name: of for of in library.types})
         self._own_types = types if isinstance(types, Mapping) else {of.name: of for of in types}
         self.types: Mapping[str, Type] = ChainMap(self._own_types, known)  # type: ignore[arg-type]
-        self._scope = Scope(self.variables, constants, functions, self.types)
+        self._scope = CheckerScope(self.variables, constants, functions, self.types)
 
     def extend(
         self,

@@ -24,8 +24,8 @@ _END: Final = "0x10000000000000000"
 """2**64, the only bound with 17 digits."""
 # The number of each kind of expression in cel-go.
 _KINDS: Final[dict[type[ast.Node], int]] = {
-    ast.Call: 1, ast.Comprehension: 2, ast.Ident: 3, ast.ListNode: 4, ast.Literal: 5, ast.MapNode: 6, ast.Select: 7,
-    ast.StructNode: 8,
+    ast.CallExpression: 1, ast.Comprehension: 2, ast.Ident: 3, ast.ListNode: 4, ast.Literal: 5, ast.MapNode: 6,
+    ast.Select: 7, ast.StructNode: 8,
 }  # fmt: skip
 _GO_TYPES: Final[dict[type, str]] = {
     bool: "bool", bytes: "[]uint8", float: "float64", int: "int64", UInt: "uint64", type(None): "structpb.NullValue",
@@ -50,7 +50,7 @@ def parse(text: str) -> ShardSelector:
 
 
 def _ranges(node: ast.Node) -> Iterator[tuple[str, tuple[int, int]]]:
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, ast.CallExpression):
         raise ValueError(f"unexpected expression kind {_kind(node)}; expected shardRange() call or || operator")
     if node.function == "_||_":
         for each in node.args:
@@ -61,7 +61,7 @@ def _ranges(node: ast.Node) -> Iterator[tuple[str, tuple[int, int]]]:
         raise ValueError(f"unsupported function {go_quote(node.function)}; only shardRange() and || are allowed")
 
 
-def _range(call: ast.Call) -> tuple[str, tuple[int, int]]:
+def _range(call: ast.CallExpression) -> tuple[str, tuple[int, int]]:
     if len(call.args) != 3:
         raise ValueError(f"shardRange() requires exactly 3 arguments, got {len(call.args)}")
     path, first, last = call.args

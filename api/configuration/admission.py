@@ -25,7 +25,7 @@ from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration.files import ConfigFileError, decode
 from kubechronicle.api.configuration.image_policy import ImagePolicy
-from kubechronicle.api.configuration.structuring import Key, StructureError, ZeroIsDefault, structure
+from kubechronicle.api.configuration.structuring import FieldKey, StructureError, ZeroIsDefault, structure
 from kubechronicle.api.errors.field_errors import Cause, aggregate, duplicate, go_quote, invalid_value, not_supported
 from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.values import names
@@ -78,11 +78,11 @@ class PodSecurityDefaults:
     """The standards of namespaces without labels."""
 
     enforce: Annotated[str, ZeroIsDefault] = PRIVILEGED
-    enforce_version: Annotated[str, Key("enforce-version"), ZeroIsDefault] = LATEST
+    enforce_version: Annotated[str, FieldKey("enforce-version"), ZeroIsDefault] = LATEST
     audit: Annotated[str, ZeroIsDefault] = PRIVILEGED
-    audit_version: Annotated[str, Key("audit-version"), ZeroIsDefault] = LATEST
+    audit_version: Annotated[str, FieldKey("audit-version"), ZeroIsDefault] = LATEST
     warn: Annotated[str, ZeroIsDefault] = PRIVILEGED
-    warn_version: Annotated[str, Key("warn-version"), ZeroIsDefault] = LATEST
+    warn_version: Annotated[str, FieldKey("warn-version"), ZeroIsDefault] = LATEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

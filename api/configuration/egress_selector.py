@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 from kubechronicle.api.configuration import files
 from kubechronicle.api.configuration.files import ConfigFileError
-from kubechronicle.api.configuration.structuring import Key
+from kubechronicle.api.configuration.structuring import FieldKey
 from kubechronicle.api.errors.field_errors import (
     Cause,
     Path,
@@ -48,10 +48,10 @@ Exists = Callable[[str], bool]
 class TLSConfig:
     """Files (PEM) for TLS with the proxy. ``ca_bundle``: "" for the authorities of the system."""
 
-    ca_bundle: Annotated[str, Key("caBundle")] = ""
+    ca_bundle: Annotated[str, FieldKey("caBundle")] = ""
     client_key: str = ""
     client_cert: str = ""
-    tls_server_name: Annotated[str, Key("tlsServerName")] = ""
+    tls_server_name: Annotated[str, FieldKey("tlsServerName")] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +59,18 @@ class TCPTransport:
     """A proxy at a URL: ``https://host:port`` with TLS, ``http://host:port`` without."""
 
     url: str = ""
-    tls_config: Annotated[TLSConfig | None, Key("tlsConfig")] = None
+    tls_config: Annotated[TLSConfig | None, FieldKey("tlsConfig")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UDSTransport:
     """A proxy at a Unix domain socket. ``uds_name``: its path."""
 
-    uds_name: Annotated[str, Key("udsName")] = ""
+    uds_name: Annotated[str, FieldKey("udsName")] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transport:
+class EgressTransport:
     """The way to a proxy: one of the two."""
 
     tcp: TCPTransport | None = None
@@ -78,11 +78,11 @@ class Transport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class EgressConnection:
     """The protocol of a proxy, and the way to it. ``proxy_protocol``: one of PROTOCOLS."""
 
     proxy_protocol: str = ""
-    transport: Transport | None = None
+    transport: EgressTransport | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class EgressSelection:
     """The connections to one network. ``name``: one of NAMES, in any case."""
 
     name: str = ""
-    connection: Connection = Connection()
+    connection: EgressConnection = EgressConnection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _causes(configuration: EgressSelectorConfiguration, exists: Exists) -> Itera
         seen.add(name)
 
 
-def _connection(connection: Connection, exists: Exists) -> Iterator[Cause]:
+def _connection(connection: EgressConnection, exists: Exists) -> Iterator[Cause]:
     protocol, transport = connection.proxy_protocol, connection.transport
     if protocol not in PROTOCOLS:
         yield not_supported(PLACE.child("protocol"), protocol, PROTOCOLS)
@@ -142,7 +142,7 @@ def _connection(connection: Connection, exists: Exists) -> Iterator[Cause]:
         yield from _http_connect(transport, exists)
 
 
-def _http_connect(transport: Transport, exists: Exists) -> Iterator[Cause]:
+def _http_connect(transport: EgressTransport, exists: Exists) -> Iterator[Cause]:
     tcp, uds = transport.tcp, transport.uds
     if tcp is not None and uds is not None:
         yield invalid_value(PLACE.child("tcp"), tcp.url, "TCP and UDS cannot both be set")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from kubechronicle.api.configuration.files import ConfigFileError
-from kubechronicle.api.configuration.structuring import Key, StructureError, structure
+from kubechronicle.api.configuration.structuring import FieldKey, StructureError, structure
 
 _LIMIT: Final = 1800
 _BACKOFF_LIMIT: Final = 300_000
@@ -24,9 +24,9 @@ _BACKOFF_LIMIT: Final = 300_000
 class ImagePolicy:
     """The numbers are as in the file, with defaults for 0 and 0 for -1."""
 
-    kubeconfig: Annotated[str, Key("kubeConfigFile")] = ""
-    allow_ttl: Annotated[int, Key("allowTTL")] = 0
-    deny_ttl: Annotated[int, Key("denyTTL")] = 0
+    kubeconfig: Annotated[str, FieldKey("kubeConfigFile")] = ""
+    allow_ttl: Annotated[int, FieldKey("allowTTL")] = 0
+    deny_ttl: Annotated[int, FieldKey("denyTTL")] = 0
     retry_backoff: int = 0
     default_allow: bool = False
 

@@ -9,7 +9,7 @@ A record is a frozen, keyword-only dataclass. Its annotations are the schema of 
 
     structure(document, Cluster, file="webhook.yaml")  # Cluster(server="https://a", proxy_url="")
 
-A field is read from the key that is its name in camelCase, or from its ``Key``. A missing key and a null mean the
+A field is read from the key that is its name in camelCase, or from its ``FieldKey``. A missing key and a null mean the
 field's default; a field without a default is required. Types are exact: nothing is converted between text, number and
 boolean. ``Duration`` is a text such as 1m30s, ``bytes`` is base64, ``Literal`` and enums list the allowed values,
 ``object`` keeps any value as it is. Containers are ``tuple[T, …]`` and ``Mapping[str, T]``. A ValueError raised in
@@ -43,7 +43,7 @@ Hook = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class FieldKey:
     """The key of a field in the file, where it is not the attribute's name in camelCase."""
 
     name: str
@@ -71,7 +71,7 @@ class RecordField:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class StructureProblem:
     """A value that cannot be structured. ``path``: ``users[0].user.token``, "" for the document itself."""
 
     path: str
@@ -84,7 +84,7 @@ class Problem:
 class StructureError(ValueError):
     """The document does not fit the record. The message is one line: the file and every problem."""
 
-    def __init__(self, problems: tuple[Problem, ...], file: str) -> None:
+    def __init__(self, problems: tuple[StructureProblem, ...], file: str) -> None:
         text = "; ".join(map(str, problems))
         super().__init__(f"{file}: {text}" if file else text)
         self.problems = problems
@@ -122,7 +122,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> RecordField:
     camel_case = head + "".join(map(str.capitalize, words))
     return RecordField(
         attribute=field.name,
-        key=next((mark.name for mark in marks if isinstance(mark, Key)), camel_case),
+        key=next((mark.name for mark in marks if isinstance(mark, FieldKey)), camel_case),
         type=hint,
         zero_is_default=ZeroIsDefault in marks,
         default=field.default,
@@ -292,7 +292,7 @@ _SCALARS: Final[Mapping[Any, Hook]] = {
 # -- errors -----------------------------------------------------------------------------------------------------------
 
 
-def _problems(error: BaseException, path: str) -> Iterator[Problem]:
+def _problems(error: BaseException, path: str) -> Iterator[StructureProblem]:
     """Yield the problems of an exception that cattrs raised. Yield nothing for an exception that is a bug."""
     from cattrs.errors import (
         AttributeValidationNote,
@@ -313,11 +313,11 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
     elif isinstance(error, ForbiddenExtraKeysError):
         known = ", ".join(field.key for field in fields_of(error.cl))
         for key in sorted(error.extra_fields, key=str):
-            yield Problem(_joined(path, str(key)), f"is unknown here; the known keys are {known}")
+            yield StructureProblem(_joined(path, str(key)), f"is unknown here; the known keys are {known}")
     elif isinstance(error, KeyError):
-        yield Problem(path, "is required")
+        yield StructureProblem(path, "is required")
     elif isinstance(error, ValueError):
-        yield Problem(path, " ".join(str(error).split()))
+        yield StructureProblem(path, " ".join(str(error).split()))
 
 
 def _with_note(group: Any, kind: type[T]) -> Iterator[tuple[BaseException, T | None]]:

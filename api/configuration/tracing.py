@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from kubechronicle.api.configuration import files
 from kubechronicle.api.configuration.files import ConfigFileError
-from kubechronicle.api.configuration.structuring import Key
+from kubechronicle.api.configuration.structuring import FieldKey
 from kubechronicle.api.errors.field_errors import Cause, Path, aggregate, invalid_value
 
 GROUP: Final = "apiserver.config.k8s.io"
@@ -31,7 +31,7 @@ class TracingConfiguration:
     """The file. ``sampling_rate``: requests of a million that start a trace; None: none do."""
 
     endpoint: str | None = None
-    sampling_rate: Annotated[int | None, Key("samplingRatePerMillion")] = None
+    sampling_rate: Annotated[int | None, FieldKey("samplingRatePerMillion")] = None
 
 
 def parse(data: bytes) -> TracingConfiguration:

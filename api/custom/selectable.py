@@ -22,7 +22,7 @@ from kubechronicle.api.values.objects import ReadOnlyObject
 NO_DEFAULT: Final = b""
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One field of a path. ``default``: its JSON. ``nullable``: a null is not replaced by the default."""
 
     name: str
@@ -34,7 +34,7 @@ class SelectableField(NamedTuple):
     """A field of all versions. ``steps``: its path in the stored version; () if no field of it has a default."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
 
 def selectable_fields(types: Iterable[ResourceType]) -> frozenset[SelectableField]:
@@ -55,17 +55,17 @@ def getter(field: SelectableField) -> tuple[str, Getter]:
     return name, lambda obj: get(_filled(obj, field.steps))
 
 
-def _steps(openapi: Mapping[str, Any], path: Iterable[str]) -> tuple[Step, ...]:
+def _steps(openapi: Mapping[str, Any], path: Iterable[str]) -> tuple[PathStep, ...]:
     steps = []
     node: Any = openapi
     for name in path:
         node = (node.get("properties") or {}).get(name) or {}
         default = orjson.dumps(node["default"]) if node.get("default") is not None else NO_DEFAULT
-        steps.append(Step(name, default, bool(node.get("nullable"))))
+        steps.append(PathStep(name, default, bool(node.get("nullable"))))
     return tuple(steps) if any(step.default for step in steps) else ()
 
 
-def _filled(obj: ReadOnlyObject, steps: tuple[Step, ...]) -> ReadOnlyObject:
+def _filled(obj: ReadOnlyObject, steps: tuple[PathStep, ...]) -> ReadOnlyObject:
     """Return an object with the field at the end of the steps alone, or with as many of them as there are."""
     whole: dict[str, Any] = {}
     place, value = whole, obj

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.custom.rules.rules import Rules
+from kubechronicle.api.custom.rules.rules import CustomRules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema
 from kubechronicle.api.custom.schema.known_contents import Contents, KnownContents
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
@@ -103,7 +103,7 @@ class Checks:
     )
 
     def __init__(
-        self, api_version: str, kind: str, subresources: ReadOnlyObject, schema: CompiledSchema, rules: Rules
+        self, api_version: str, kind: str, subresources: ReadOnlyObject, schema: CompiledSchema, rules: CustomRules
     ) -> None:
         scale: Mapping[str, str] = subresources.get("scale") or {}
         self._api_version = api_version

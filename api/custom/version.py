@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from kubechronicle.api.custom import strategy as strategies
 from kubechronicle.api.custom.rules.durations import RuleMeasures
-from kubechronicle.api.custom.rules.rules import Rules
+from kubechronicle.api.custom.rules.rules import CustomRules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
 from kubechronicle.api.custom.types import object_type
 from kubechronicle.api.schema.types import ObjectType
@@ -143,7 +143,7 @@ class CustomVersion:
         return self.part("schema", _schema)
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> CustomRules:
         """The x-kubernetes-validations of the version's schema."""
         return self.part("rules", _rules)
 
@@ -198,8 +198,8 @@ def _schema(version: CustomVersion) -> CompiledSchema:
     return compile_schema(version.openapi, preserve_unknown=version.preserves_unknown)
 
 
-def _rules(version: CustomVersion) -> Rules:
-    return Rules(version.openapi, measures=version.measures)
+def _rules(version: CustomVersion) -> CustomRules:
+    return CustomRules(version.openapi, measures=version.measures)
 
 
 def _marks(_: CustomVersion) -> Marks:

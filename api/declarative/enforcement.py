@@ -16,13 +16,13 @@ from typing import Any, Final
 from kubechronicle.api.declarative import go_values, rules
 from kubechronicle.api.declarative.executors import each, found
 from kubechronicle.api.declarative.functions import ENFORCED, Found, Function, all_of, emits, kept, resolve, sequence
-from kubechronicle.api.declarative.places import ListFacts, Place, Shared
-from kubechronicle.api.declarative.rules import Operation, Rule
+from kubechronicle.api.declarative.places import ListFacts, SharedPlace, ValuePlace
+from kubechronicle.api.declarative.rules import Rule, RuleOperation
 from kubechronicle.api.declarative.tags import Tag, parsed
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.kinds import SERVED
-from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, Field, GoType, Release, release
+from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, GoType, KindField, PublishedRelease, release
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 # -- compiler ----------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class _Part:
     type: GoType
     functions: list[Function]
     list: ListFacts
-    field: Field | None = None
+    field: KindField | None = None
     rule_of: str = ""
     keys: str = ""
     items: str = ""
@@ -72,10 +72,10 @@ class _Part:
         return {name for name in (self.rule_of, self.keys, self.items) if name}
 
 
-class Compiler:
+class TagCompiler:
     """The rules of a release, by type. ``enforced``: the levels that find causes."""
 
-    def __init__(self, release: Release, enforced: Collection[str] = ENFORCED) -> None:
+    def __init__(self, release: PublishedRelease, enforced: Collection[str] = ENFORCED) -> None:
         self._release = release
         self._enforced = enforced
         self._nodes: dict[str, _Node] = {}
@@ -133,7 +133,7 @@ class Compiler:
         return node
 
     def _read(self, declared: Declared) -> _Node:
-        node, shared, of_fields = _Node(), Shared(), list[Callable[[], Found]]()
+        node, shared, of_fields = _Node(), SharedPlace(), list[Callable[[], Found]]()
         for each_field in declared.fields:
             place = self._place(each_field.type, shared, each_field.name)
             place.parent, place.of_field = declared, each_field
@@ -144,7 +144,7 @@ class Compiler:
                 node.fields.append(part)
         functions = resolve(of_fields)
         whole = GoType("", declared.full_name)
-        place = self._place(whole, Shared(), "")
+        place = self._place(whole, SharedPlace(), "")
         tags = parsed(declared.tags)
         if declared.is_struct:
             functions += found(tags, place).resolved()
@@ -155,8 +155,8 @@ class Compiler:
         node.below = {name for part in self._parts(node) for name in part.below}
         return node
 
-    def _place(self, kind: GoType, shared: Shared, name: str) -> Place:
-        place = Place(self._release, kind, shared, self._enforced, name)
+    def _place(self, kind: GoType, shared: SharedPlace, name: str) -> ValuePlace:
+        place = ValuePlace(self._release, kind, shared, self._enforced, name)
         alias = kind.name if kind.shape == "" and "." in kind.name else ""
         if alias and go_values.native(self._release, kind).shape == LIST:
             place.facts = self._facts_of(self._release.declared(alias))
@@ -164,12 +164,12 @@ class Compiler:
 
     def _facts_of(self, declared: Declared) -> ListFacts:
         """Return what the tags of a named list say of its items."""
-        place = Place(self._release, GoType("", declared.full_name), Shared(), self._enforced)
+        place = ValuePlace(self._release, GoType("", declared.full_name), SharedPlace(), self._enforced)
         found(parsed(declared.tags), place)
         return ListFacts(place.facts.unique, place.facts.keys, place.facts.elsewhere, done=True)
 
     def _part(
-        self, place: Place, tags: Sequence[Tag], *, of_itself: bool = False
+        self, place: ValuePlace, tags: Sequence[Tag], *, of_itself: bool = False
     ) -> tuple[_Part, list[Callable[[], Found]]]:
         """Return a part, and the makers of functions for the struct around it."""
         if of_itself:
@@ -237,14 +237,14 @@ class _Late:
 
     rule: Rule
 
-    def __call__(self, op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def __call__(self, op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return self.rule(op, path, value, old)
 
 
 def _of_struct(fields: Sequence[Rule]) -> Rule:
     inner = fields[0] if len(fields) == 1 else all_of(fields)
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if value is None else inner(op, path, value, old)
 
     return rule
@@ -256,7 +256,7 @@ def _of_field(name: str, zero: Any, same: rules.Same, is_set: rules.IsSet | None
     ``name``: empty for an inlined struct. ``is_set``: of an optional field.
     """
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         mine = value.get(name) if name else value
         if mine is None:
             mine = zero
@@ -293,7 +293,7 @@ class DeclaredRules:
 
     def __init__(self, gates: FeatureGates) -> None:
         self._gates = gates
-        self._compiler: Compiler | None = None
+        self._compiler: TagCompiler | None = None
         self._known: dict[str, tuple[Rule | None, frozenset[str]]] = {}
 
     def has(self, definition: str) -> bool:
@@ -317,7 +317,7 @@ class DeclaredRules:
         rule, places = self._of(definition)
         if rule is None or MAIN + subresource not in places:
             return ()
-        op = Operation(update=old is not None, option=self._option(old, in_use), with_code=with_code)
+        op = RuleOperation(update=old is not None, option=self._option(old, in_use), with_code=with_code)
         return rule(op, "", new, old)
 
     def _of(self, definition: str) -> tuple[Rule | None, frozenset[str]]:
@@ -333,7 +333,7 @@ class DeclaredRules:
         except KeyError:  # a version that the release no longer has
             return None, frozenset()
         if self._compiler is None:
-            self._compiler = Compiler(facts)
+            self._compiler = TagCompiler(facts)
         return self._compiler.rule(name), self._compiler.subresources(name)
 
     def _option(self, old: Object | None, in_use: InUse) -> Callable[[str], bool]:

@@ -19,16 +19,16 @@ from kubechronicle.api.declarative import go_values, groups, rules
 from kubechronicle.api.declarative.formats import CUSTOM, FORMATS
 from kubechronicle.api.declarative.functions import ALPHA, BETA, STANDARD, Found, Function, kept, sequence
 from kubechronicle.api.declarative.groups import Member
-from kubechronicle.api.declarative.places import ListFacts, Modes, Place, Shared
+from kubechronicle.api.declarative.places import ListFacts, Modes, SharedPlace, ValuePlace
 from kubechronicle.api.declarative.rules import Identity, Rule
 from kubechronicle.api.declarative.tags import Tag, parsed
 from kubechronicle.api.errors.field_errors import go_quote
-from kubechronicle.api.kinds.reading import LIST, MAP, Field, GoType, Release
+from kubechronicle.api.kinds.reading import LIST, MAP, GoType, KindField, PublishedRelease
 
-Executor: TypeAlias = Callable[[Tag, Place], Found]
+Executor: TypeAlias = Callable[[Tag, ValuePlace], Found]
 
 
-def found(all_tags: Iterable[Tag], place: Place) -> Found:
+def found(all_tags: Iterable[Tag], place: ValuePlace) -> Found:
     """Return the functions of the tags of a value. ValueError for a tag without an executor."""
     result = Found()
     for tag in all_tags:
@@ -36,19 +36,19 @@ def found(all_tags: Iterable[Tag], place: Place) -> Found:
     return result
 
 
-def _execute(tag: Tag, place: Place) -> Found:
+def _execute(tag: Tag, place: ValuePlace) -> Found:
     executor = EXECUTORS.get(tag.name)
     if executor is None:
         raise ValueError(f"no executor of the tag {tag.name}")
     return executor(tag, place)
 
 
-def _inner(tag: Tag, place: Place) -> Found:
+def _inner(tag: Tag, place: ValuePlace) -> Found:
     assert tag.inner is not None, f"{tag.name} wraps a tag"
     return _execute(tag.inner, place)
 
 
-def _of(make: Callable[[Tag, Place], Rule], *, stops: bool = False, stops_code: bool = True) -> Executor:
+def _of(make: Callable[[Tag, ValuePlace], Rule], *, stops: bool = False, stops_code: bool = True) -> Executor:
     """Return the executor of a tag with one rule."""
     return lambda tag, place: Found([Function(make(tag, place), stops, stops_code=stops_code)])
 
@@ -57,7 +57,7 @@ def _of(make: Callable[[Tag, Place], Rule], *, stops: bool = False, stops_code: 
 
 
 def _level(level: str) -> Executor:
-    def execute(tag: Tag, place: Place) -> Found:
+    def execute(tag: Tag, place: ValuePlace) -> Found:
         outer, place.level = place.level, level
         made = _inner(tag, place)
         place.level = outer
@@ -67,7 +67,7 @@ def _level(level: str) -> Executor:
 
 
 def _if_option(wanted: bool) -> Executor:
-    def execute(tag: Tag, place: Place) -> Found:
+    def execute(tag: Tag, place: ValuePlace) -> Found:
         return _inner(tag, place).wrapped(
             lambda function: function.around(rules.if_option(tag.argument, wanted, function.rule))
         )
@@ -75,10 +75,10 @@ def _if_option(wanted: bool) -> Executor:
     return execute
 
 
-def _each_value(tag: Tag, place: Place) -> Found:
+def _each_value(tag: Tag, place: ValuePlace) -> Found:
     of = place.native.of
     assert of is not None, "eachVal is a tag of lists and maps"
-    made = _inner(tag, Place(place.release, of, Shared(), place.enforced, level=place.level))
+    made = _inner(tag, ValuePlace(place.release, of, SharedPlace(), place.enforced, level=place.level))
 
     def wrapped() -> Found:
         return Found(functions=made.resolved()).wrapped(
@@ -88,7 +88,7 @@ def _each_value(tag: Tag, place: Place) -> Found:
     return Found(deferred=[wrapped], opaque_items=made.opaque)
 
 
-def each(release: Release, kind: GoType, facts: ListFacts, rule: Rule) -> Rule:
+def each(release: PublishedRelease, kind: GoType, facts: ListFacts, rule: Rule) -> Rule:
     """Return the rule of a list or map that applies a rule to each of its values."""
     kind = go_values.native(release, kind)
     assert kind.of is not None
@@ -98,7 +98,7 @@ def each(release: Release, kind: GoType, facts: ListFacts, rule: Rule) -> Rule:
     return rules.each_item(rule, identity(release, kind, facts), same if facts.unique == "map" else None)
 
 
-def identity(release: Release, kind: GoType, facts: ListFacts) -> Identity | None:
+def identity(release: PublishedRelease, kind: GoType, facts: ListFacts) -> Identity | None:
     """Return the function that knows an item of a list again, None if there is none."""
     if facts.unique == "map":
         declared = go_values.struct_of(release, kind.of) if kind.of is not None else None
@@ -107,13 +107,15 @@ def identity(release: Release, kind: GoType, facts: ListFacts) -> Identity | Non
     return go_values.whole if facts.unique == "set" else None
 
 
-def _each_key(tag: Tag, place: Place) -> Found:
-    made = _inner(tag, Place(place.release, GoType("", "string"), Shared(), place.enforced, level=place.level))
+def _each_key(tag: Tag, place: ValuePlace) -> Found:
+    made = _inner(
+        tag, ValuePlace(place.release, GoType("", "string"), SharedPlace(), place.enforced, level=place.level)
+    )
     result = made.wrapped(lambda function: function.around(rules.each_key(function.rule)))
     return replace(result, opaque=False, opaque_keys=made.opaque)
 
 
-def _item(tag: Tag, place: Place) -> Found:
+def _item(tag: Tag, place: ValuePlace) -> Found:
     of = place.native.of
     declared = go_values.struct_of(place.release, of) if of is not None else None
     assert of is not None
@@ -126,7 +128,7 @@ def _item(tag: Tag, place: Place) -> Found:
     def matches(item: Any) -> bool:
         return all(item.get(key, absent) == value for key, absent, value in wanted)
 
-    inner = Place(place.release, of, place.items, place.enforced, level=place.level, matches=matches)
+    inner = ValuePlace(place.release, of, place.items, place.enforced, level=place.level, matches=matches)
     inner.label = f"{place.name}[{label}]"
     made = _inner(tag, inner)
     same = go_values.same(place.release, of)
@@ -141,13 +143,13 @@ def _shown(value: str | int | bool) -> str:
     return go_quote(value) if isinstance(value, str) else str(value).lower()
 
 
-def _subfield(tag: Tag, place: Place) -> Found:
+def _subfield(tag: Tag, place: ValuePlace) -> Found:
     declared = go_values.struct_of(place.release, place.type)
     assert declared is not None, "subfield is a tag of structs"
     below, _ = declared.members[tag.argument]
     name, absent, _ = go_values.member(place.release, below)
     same = go_values.same(place.release, below.type)
-    inner = Place(place.release, below.type, Shared(), place.enforced, name, declared, below, place.level)
+    inner = ValuePlace(place.release, below.type, SharedPlace(), place.enforced, name, declared, below, place.level)
     made = _inner(tag, inner)
     first = name not in place.subfields
     place.subfields.add(name)
@@ -156,7 +158,7 @@ def _subfield(tag: Tag, place: Place) -> Found:
         functions = list(made.functions)
         if first:
             # The stops of the field's own rules stop these, too, once for each field.
-            own = Place(place.release, below.type, Shared(), place.enforced, name, declared, below)
+            own = ValuePlace(place.release, below.type, SharedPlace(), place.enforced, name, declared, below)
             stops = found(parsed(below.tags), own).resolved()
             functions += [replace(function, silent=True) for function in stops if function.stops]
         all_of_it = Found(functions, list(made.deferred))
@@ -170,23 +172,23 @@ def _subfield(tag: Tag, place: Place) -> Found:
 # -- tags that count together -----------------------------------------------------------------------------------------
 
 
-def _list_type(tag: Tag, place: Place) -> Found:
+def _list_type(tag: Tag, place: ValuePlace) -> Found:
     if tag.value in ("set", "map"):
         place.facts.unique = tag.value
     return Found(deferred=[lambda: _unique_items(place)])
 
 
-def _list_map_key(tag: Tag, place: Place) -> Found:
+def _list_map_key(tag: Tag, place: ValuePlace) -> Found:
     place.facts.keys.append(tag.value)
     return Found()
 
 
-def _custom_unique(tag: Tag, place: Place) -> Found:
+def _custom_unique(tag: Tag, place: ValuePlace) -> Found:
     place.facts.elsewhere = True
     return Found()
 
 
-def _unique_items(place: Place) -> Found:
+def _unique_items(place: ValuePlace) -> Found:
     facts, release, kind = place.facts, place.release, place.native
     if facts.done or facts.elsewhere or not facts.unique:
         return Found()
@@ -197,7 +199,7 @@ def _unique_items(place: Place) -> Found:
     return Found([Function(rules.unique(mark, lambda item: go_values.shown(release, of, item)))])
 
 
-def _update(tag: Tag, place: Place) -> Found:
+def _update(tag: Tag, place: ValuePlace) -> Found:
     place.constraints.append(tag.value)
 
     def made() -> Found:
@@ -207,7 +209,7 @@ def _update(tag: Tag, place: Place) -> Found:
     return Found(deferred=[made])
 
 
-def _update_rule(chosen: list[str], place: Place) -> Rule:
+def _update_rule(chosen: list[str], place: ValuePlace) -> Rule:
     kind = place.native
     if kind.shape == LIST:
         mark = identity(place.release, kind, place.facts) or go_values.whole
@@ -219,7 +221,7 @@ def _update_rule(chosen: list[str], place: Place) -> Rule:
 
 
 def _union(*, may_be_empty: bool) -> Executor:
-    def execute(tag: Tag, place: Place) -> Found:
+    def execute(tag: Tag, place: ValuePlace) -> Found:
         known = place.shared.at_most_one if may_be_empty else place.shared.unions
         known.setdefault(str(tag.named.get("union", "")), []).append(_member(place))
 
@@ -233,7 +235,7 @@ def _union(*, may_be_empty: bool) -> Executor:
     return execute
 
 
-def _member(place: Place) -> Member:
+def _member(place: ValuePlace) -> Member:
     if place.matches is not None:
         matches = place.matches
         return Member(place.label, lambda items: any(matches(item) for item in items or ()))
@@ -242,18 +244,18 @@ def _member(place: Place) -> Member:
     return Member(name, groups.field_is_set(name, absent, is_set))
 
 
-def _discriminator(tag: Tag, place: Place) -> Found:
+def _discriminator(tag: Tag, place: ValuePlace) -> Found:
     _modes(tag, place).discriminator = place.of_field
     return Found()
 
 
-def _modes(tag: Tag, place: Place) -> Modes:
+def _modes(tag: Tag, place: ValuePlace) -> Modes:
     # The argument is called "discriminator" up to 1.36, and "modality" from 1.37 on.
     name = str(tag.named.get("modality", tag.named.get("discriminator", "")))
     return place.shared.modes.setdefault(name, Modes())
 
 
-def _if_mode(tag: Tag, place: Place) -> Found:
+def _if_mode(tag: Tag, place: ValuePlace) -> Found:
     assert place.of_field is not None, "modes are of fields"
     mode = str(tag.named.get("mode", tag.named.get("value", tag.argument)))
     _, by_mode = _modes(tag, place).fields.setdefault(place.of_field.go_name, (place.of_field, {}))
@@ -274,7 +276,7 @@ def _if_mode(tag: Tag, place: Place) -> Found:
     return Found(of_parent=[made])
 
 
-def _of_modes(fields: tuple[Field, dict[str, list[Function]]], modes: Modes, place: Place) -> Function:
+def _of_modes(fields: tuple[KindField, dict[str, list[Function]]], modes: Modes, place: ValuePlace) -> Function:
     """Return the function of a field by the modes of its struct. In a mode without a rule, the field is forbidden."""
     assert modes.discriminator is not None, "a mode has a discriminator"
     release, (of, by_mode) = place.release, fields
@@ -304,7 +306,7 @@ def _of_modes(fields: tuple[Field, dict[str, list[Function]]], modes: Modes, pla
 
 
 def _dependent(*, wanted: bool) -> Executor:
-    def execute(tag: Tag, place: Place) -> Found:
+    def execute(tag: Tag, place: ValuePlace) -> Found:
         assert place.parent is not None, "a field depends on another one"
         trigger = _member(place)
         name, absent, is_set = go_values.member(place.release, place.parent.members[tag.argument][0])
@@ -317,11 +319,11 @@ def _dependent(*, wanted: bool) -> Executor:
 # -- tags with one rule -----------------------------------------------------------------------------------------------
 
 
-def _required(tag: Tag, place: Place) -> Found:
+def _required(tag: Tag, place: ValuePlace) -> Found:
     return Found([Function(rules.is_set_rule(place.is_set), stops=True)])
 
 
-def _optional(tag: Tag, place: Place) -> Found:
+def _optional(tag: Tag, place: ValuePlace) -> Found:
     """Let an absent value be. One with a default is there for the server, unless the default is the zero value."""
     assert place.of_field is not None, "optional is a tag of fields"
     default, absent = place.of_field.default, go_values.zero(place.release, place.type)
@@ -333,22 +335,22 @@ def _optional(tag: Tag, place: Place) -> Found:
     return _required(tag, place)
 
 
-def _forbidden(tag: Tag, place: Place) -> Found:
+def _forbidden(tag: Tag, place: ValuePlace) -> Found:
     """Forbid the value. An absent one has no other rules."""
     forbidden = Function(rules.forbidden_rule(place.is_set), stops=True)
     return Found([forbidden, Function(rules.optional(place.is_set), stops=True, silent=True)])
 
 
-def _enum(tag: Tag, place: Place) -> Found:
+def _enum(tag: Tag, place: ValuePlace) -> Found:
     return Found([Function(rules.enum(place.release.declared(place.type.name).values))])
 
 
-def _custom(tag: Tag, place: Place) -> Found:
+def _custom(tag: Tag, place: ValuePlace) -> Found:
     assert place.parent is not None, "the rule is known by the field"
     return Found([Function(CUSTOM[f"{place.parent.full_name}.{place.name}"])])
 
 
-def _nothing(tag: Tag, place: Place) -> Found:
+def _nothing(tag: Tag, place: ValuePlace) -> Found:
     """Return nothing: the tag tells which subresources the kind has rules for (compiler.py)."""
     return Found()
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from kubechronicle.api.declarative.rules import Operation, Rule, text
+from kubechronicle.api.declarative.rules import Rule, RuleOperation, text
 from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value, required, too_long
 from kubechronicle.api.values import names
 
@@ -56,7 +56,7 @@ def extended_resource_name(value: str) -> Sequence[str]:
     return [*problems, *names.qualified_name(_QUOTA_PREFIX + value)]
 
 
-def _pool_name(op: Operation, path: str, value: str | None, old: object) -> Sequence[Cause]:
+def _pool_name(op: RuleOperation, path: str, value: str | None, old: object) -> Sequence[Cause]:
     """Check the name of a resource pool: long names between slashes."""
     if value is None:
         return ()
@@ -67,7 +67,7 @@ def _pool_name(op: Operation, path: str, value: str | None, old: object) -> Sequ
     return causes
 
 
-def _fully_qualified_name(op: Operation, path: str, value: str | None, old: object) -> Sequence[Cause]:
+def _fully_qualified_name(op: RuleOperation, path: str, value: str | None, old: object) -> Sequence[Cause]:
     """Check a domain and a C identifier with a slash between them. More slashes are not looked at, as in Kubernetes."""
     if value is None:
         return ()
@@ -114,7 +114,7 @@ _RESERVED: Final = (".k8s.io", ".kubernetes.io")
 _RESERVED_PRIORITIES: Final = range(1000)
 
 
-def _no_reserved_domain(op: Operation, path: str, value: str | None, old: object) -> Sequence[Cause]:
+def _no_reserved_domain(op: RuleOperation, path: str, value: str | None, old: object) -> Sequence[Cause]:
     """Check that the name is not in a domain of Kubernetes."""
     if value is None:
         return ()
@@ -125,14 +125,14 @@ def _no_reserved_domain(op: Operation, path: str, value: str | None, old: object
     return (invalid_value(path, value, f"domain names {listed} are reserved"),)
 
 
-def _no_reserved_priority(op: Operation, path: str, value: int | None, old: object) -> Sequence[Cause]:
+def _no_reserved_priority(op: RuleOperation, path: str, value: int | None, old: object) -> Sequence[Cause]:
     """Check that the priority is not one of Kubernetes' own responders."""
     if value not in _RESERVED_PRIORITIES:
         return ()
     return (invalid_value(path, value, "priorities 0-999 are reserved for responders with *.k8s.io suffix"),)
 
 
-def _time(op: Operation, path: str, value: str | None, old: object) -> Sequence[Cause]:
+def _time(op: RuleOperation, path: str, value: str | None, old: object) -> Sequence[Cause]:
     """Check that the time is set."""
     return () if value else (required(path),)
 

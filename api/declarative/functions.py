@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kubechronicle.api.declarative.rules import IsSet, Operation, Rule
+from kubechronicle.api.declarative.rules import IsSet, Rule, RuleOperation
 from kubechronicle.api.errors.field_errors import Cause
 
 ALPHA: Final = "alpha"
@@ -137,7 +137,7 @@ def all_of(rules: Sequence[Rule]) -> Rule:
     """Return the rule that applies all these rules to a value."""
     every = tuple(rules)
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         causes: list[Cause] = []
         for each in every:
             if found := each(op, path, value, old):
@@ -153,7 +153,7 @@ def _leveled(function: Function) -> Rule:
         return function.rule
     own = function.rule
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if op.only_code else own(op, path, value, old)
 
     return rule
@@ -163,7 +163,7 @@ def _stopping(stops: Sequence[Function], others: Sequence[Rule]) -> Rule:
     first = tuple((_leveled(function), function.silent, function.stops_code) for function in stops)
     rest = tuple(others)
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         causes: list[Cause] = []
         stopped = stopped_code = False
         for each, silent, code in first:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.declarative.rules import Identity, IsSet, Same, is_there
-from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, Field, GoType, Release
+from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, GoType, KindField, PublishedRelease
 from kubechronicle.api.values import quantity
 
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -21,14 +21,14 @@ _ZEROS: Final[Mapping[str, Any]] = {"string": "", "bool": False, "float64": 0.0,
 _QUANTITY: Final = "resource.Quantity"
 
 
-def native(release: Release, kind: GoType) -> GoType:
+def native(release: PublishedRelease, kind: GoType) -> GoType:
     """Return the type behind names, but not behind a pointer."""
     while "." in kind.name and not (declared := release.declared(kind.name)).is_struct:
         kind = declared.behind
     return kind
 
 
-def struct_of(release: Release, kind: GoType) -> Declared | None:
+def struct_of(release: PublishedRelease, kind: GoType) -> Declared | None:
     """Return the struct behind names and pointers, if it is one whose fields JSON has."""
     behind = release.behind(kind)
     if "." not in behind.name:
@@ -37,7 +37,7 @@ def struct_of(release: Release, kind: GoType) -> Declared | None:
     return None if "decodes" in declared.marks else declared
 
 
-def zero(release: Release, kind: GoType) -> Any:
+def zero(release: PublishedRelease, kind: GoType) -> Any:
     """Return the value of a field that JSON lacks."""
     behind = native(release, kind)
     if behind.shape == LIST:
@@ -51,17 +51,17 @@ def zero(release: Release, kind: GoType) -> Any:
     return _ZEROS.get(behind.name, 0)
 
 
-def is_set(release: Release, kind: GoType) -> IsSet:
+def is_set(release: PublishedRelease, kind: GoType) -> IsSet:
     """Return the function that tells whether a value of the type is set."""
     return is_there if zero(release, kind) is None else bool
 
 
-def member(release: Release, field: Field) -> tuple[str, Any, IsSet]:
+def member(release: PublishedRelease, field: KindField) -> tuple[str, Any, IsSet]:
     """Return the name of a field, its zero value, and the function that tells whether a value of it is set."""
     return field.name, zero(release, field.type), is_set(release, field.type)
 
 
-def same(release: Release, kind: GoType) -> Same:
+def same(release: PublishedRelease, kind: GoType) -> Same:
     """Return the equality of values of the type. Equal ones cost one comparison."""
     behind = native(release, kind)
     if behind.shape == "" and "." not in behind.name:
@@ -69,7 +69,7 @@ def same(release: Release, kind: GoType) -> Same:
     return lambda one, other: bool(one == other) or _same(release, behind, one, other)
 
 
-def _same(release: Release, kind: GoType, one: Any, other: Any) -> bool:
+def _same(release: PublishedRelease, kind: GoType, one: Any, other: Any) -> bool:
     kind = native(release, kind)
     if kind.shape == POINTER and kind.of is not None:
         return one is not None and other is not None and _same(release, kind.of, one, other)
@@ -90,7 +90,9 @@ def _same(release: Release, kind: GoType, one: Any, other: Any) -> bool:
     return _same_fields(release, declared, one or NO_FIELDS, other or NO_FIELDS)
 
 
-def _same_fields(release: Release, declared: Declared, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _same_fields(
+    release: PublishedRelease, declared: Declared, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> bool:
     for name, (field, _) in declared.members.items():
         left, right = one.get(name), other.get(name)
         if left == right:
@@ -102,7 +104,7 @@ def _same_fields(release: Release, declared: Declared, one: Mapping[str, Any], o
     return True
 
 
-def keyed(release: Release, declared: Declared, names: Sequence[str]) -> Identity:
+def keyed(release: PublishedRelease, declared: Declared, names: Sequence[str]) -> Identity:
     """Return the keys of an item of a list: the values of these fields."""
     absent = [(name, zero(release, declared.members[name][0].type)) for name in names]
     if len(absent) == 1:
@@ -116,7 +118,7 @@ def whole(item: Any) -> Hashable:
     return item if isinstance(item, Hashable) else orjson.dumps(item, option=orjson.OPT_SORT_KEYS)
 
 
-def shown(release: Release, kind: GoType, value: Any) -> Any:
+def shown(release: PublishedRelease, kind: GoType, value: Any) -> Any:
     """Return a value as Go's encoding/json writes it: fields in Go's order, with zero values that are not omitted."""
     kind = release.behind(kind)
     if isinstance(value, list | tuple) and kind.of is not None:
@@ -129,7 +131,7 @@ def shown(release: Release, kind: GoType, value: Any) -> Any:
     return value if declared is None else _shown_fields(release, declared, value)
 
 
-def _shown_fields(release: Release, declared: Declared, value: Mapping[str, Any]) -> dict[str, Any]:
+def _shown_fields(release: PublishedRelease, declared: Declared, value: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, (field, _) in declared.members.items():
         kind, absent = native(release, field.type), zero(release, field.type)

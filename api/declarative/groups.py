@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kubechronicle.api.declarative.rules import IsSet, Operation, Rule, Same
+from kubechronicle.api.declarative.rules import IsSet, Rule, RuleOperation, Same
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 
 
@@ -34,7 +34,7 @@ def union(members: Sequence[Member], *, may_be_empty: bool) -> Rule:
     """One of the members must be set; with ``may_be_empty`` at most one."""
     names = ", ".join(f"`{member.name}`" for member in members)
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         chosen = [member.name for member in members if member.is_set(value)]
         there = old is not None and (bool(old) or isinstance(old, Mapping))
         if op.update and there and chosen == [member.name for member in members if member.is_set(old)]:
@@ -64,7 +64,7 @@ class ByMode:
     rules: Mapping[Any, Rule | None]
     otherwise: Rule | None
 
-    def __call__(self, op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def __call__(self, op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         mine, mode, before = value.get(self.name, self.zero), value.get(self.discriminator, self.no_mode), None
         if old is not None:
             before = old.get(self.name, self.zero)
@@ -77,7 +77,7 @@ class ByMode:
 def dependent(trigger: Member, other: Member, *, wanted: bool) -> Rule:
     """If ``trigger`` is set, ``other`` must be set, or with ``wanted`` False must not be set."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         if value is None:
             return ()
         state = trigger.is_set(value), other.is_set(value)

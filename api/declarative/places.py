@@ -13,11 +13,11 @@ from kubechronicle.api.declarative import go_values
 from kubechronicle.api.declarative.functions import STANDARD, Function
 from kubechronicle.api.declarative.groups import Member
 from kubechronicle.api.declarative.rules import IsSet
-from kubechronicle.api.kinds.reading import POINTER, Declared, Field, GoType, Release
+from kubechronicle.api.kinds.reading import POINTER, Declared, GoType, KindField, PublishedRelease
 
 
 @dataclass(slots=True)
-class Shared:
+class SharedPlace:
     """The facts that the tags of the members of one struct, or of the items of one list, give together."""
 
     unions: dict[str, list[Member]] = field(default_factory=dict)
@@ -29,8 +29,8 @@ class Shared:
 class Modes:
     """A discriminator, and the functions of fields by field and mode."""
 
-    discriminator: Field | None = None
-    fields: dict[str, tuple[Field, dict[str, list[Function]]]] = field(default_factory=dict)
+    discriminator: KindField | None = None
+    fields: dict[str, tuple[KindField, dict[str, list[Function]]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -44,22 +44,22 @@ class ListFacts:
 
 
 @dataclass(slots=True)
-class Place:
+class ValuePlace:
     """A value with tags. ``of_field``: the field of ``parent`` that it is. ``shared``: of the struct or list around.
 
     ``matches``: tells the item of a list that it is, and ``label`` names it.
     """
 
-    release: Release
+    release: PublishedRelease
     type: GoType
-    shared: Shared
+    shared: SharedPlace
     enforced: Collection[str]
     name: str = ""
     parent: Declared | None = None
-    of_field: Field | None = None
+    of_field: KindField | None = None
     level: str = STANDARD
     facts: ListFacts = field(default_factory=ListFacts)
-    items: Shared = field(default_factory=Shared)
+    items: SharedPlace = field(default_factory=SharedPlace)
     constraints: list[str] = field(default_factory=list)
     subfields: set[str] = field(default_factory=set)
     matches: Callable[[Any], bool] | None = None

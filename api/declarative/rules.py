@@ -31,7 +31,7 @@ from kubechronicle.api.errors.field_errors import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class RuleOperation:
     """The write that is validated. ``option``: tells whether one is on, None if nobody knows it; most are gates.
 
     ``with_code``: kube-apiserver has the rules of level beta as code, too, which an immutable part does not stop.
@@ -44,7 +44,7 @@ class Operation:
     only_code: bool = False
 
 
-Rule: TypeAlias = Callable[[Operation, str, Any, Any], Sequence[Cause]]
+Rule: TypeAlias = Callable[[RuleOperation, str, Any, Any], Sequence[Cause]]
 Same: TypeAlias = Callable[[Any, Any], bool]
 """Tells whether two values are equal for Kubernetes: an empty list or map is one that is not there."""
 Identity: TypeAlias = Callable[[Any], Hashable]
@@ -60,7 +60,7 @@ def is_there(value: Any) -> bool:
 def is_set_rule(is_set: IsSet) -> Rule:
     """The value must be set."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if is_set(value) else (required(path),)
 
     return rule
@@ -72,7 +72,7 @@ _ABSENT: Final = (required("", "optional value was not specified"),)
 def optional(is_set: IsSet) -> Rule:
     """Finds something, which is no cause, if the value is not set: so that other rules let it be."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if is_set(value) else _ABSENT
 
     return rule
@@ -81,18 +81,18 @@ def optional(is_set: IsSet) -> Rule:
 def forbidden_rule(is_set: IsSet) -> Rule:
     """The value must not be set."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return (forbidden(path, ""),) if is_set(value) else ()
 
     return rule
 
 
-def immutable(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+def immutable(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
     """The value must not change. An unchanged one does not come here; one of a new item does, and fails."""
     return (invalid_value(path, None, "field is immutable"),) if op.update else ()
 
 
-def monotonic(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+def monotonic(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
     """The number must not become smaller."""
     if not op.update or value is None or old is None or value >= old:
         return ()
@@ -102,7 +102,7 @@ def monotonic(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]
 def minimum(least: int) -> Rule:
     """The number is at least this."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         if value is None or value >= least:
             return ()
         return (invalid_value(path, value, f"must be greater than or equal to {least}"),)
@@ -113,7 +113,7 @@ def minimum(least: int) -> Rule:
 def maximum(most: int) -> Rule:
     """The number is at most this."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         if value is None or value <= most:
             return ()
         return (invalid_value(path, value, f"must be less than or equal to {most}"),)
@@ -124,7 +124,7 @@ def maximum(most: int) -> Rule:
 def max_length(most: int) -> Rule:
     """The text has at most so many characters."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if value is None or len(value) <= most else (too_long_characters(path, most),)
 
     return rule
@@ -133,7 +133,7 @@ def max_length(most: int) -> Rule:
 def max_bytes(most: int) -> Rule:
     """The text has at most so many bytes."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if value is None or len(value.encode()) <= most else (too_long(path, most),)
 
     return rule
@@ -142,7 +142,7 @@ def max_bytes(most: int) -> Rule:
 def max_items(most: int) -> Rule:
     """The list has at most so many items."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if len(value) <= most else (too_many(path, len(value), most),)
 
     return rule
@@ -152,7 +152,7 @@ def enum(values: Sequence[str]) -> Rule:
     """The text is one of these, which are sorted."""
     allowed = frozenset(values)
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if value is None or value in allowed else (not_supported(path, value, values),)
 
     return rule
@@ -161,7 +161,7 @@ def enum(values: Sequence[str]) -> Rule:
 def text(check: Callable[[str], Sequence[str]]) -> Rule:
     """The text has a syntax, of which ``check`` tells the problems."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         return () if value is None else [invalid_value(path, value, problem) for problem in check(value)]
 
     return rule
@@ -170,7 +170,7 @@ def text(check: Callable[[str], Sequence[str]]) -> Rule:
 def if_option(name: str, wanted: bool, inner: Rule) -> Rule:
     """The rule applies if the option is on, or off. InternalError for an option that the server does not know."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         on = op.option(name)
         if on is None:
             return (internal(path, f"undefined validation option {go_quote(name)}"),)
@@ -182,7 +182,7 @@ def if_option(name: str, wanted: bool, inner: Rule) -> Rule:
 def unique(identity: Identity, shown: Callable[[Any], Any]) -> Rule:
     """No item of the list is there twice. ``shown``: an item as the cause prints it."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         seen: set[Hashable] = set()
         causes: list[Cause] = []
         for index, item in enumerate(value):
@@ -201,7 +201,7 @@ def each_item(inner: Rule, identity: Identity | None, same: Same | None) -> Rule
     Without ``same``, items of one identity are equal. Without ``identity``, no item has an old one.
     """
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         causes: list[Cause] = []
         known: dict[Hashable, Any] = {}
         if old and identity is not None:
@@ -220,7 +220,7 @@ def each_item(inner: Rule, identity: Identity | None, same: Same | None) -> Rule
 def each_value(inner: Rule, same: Same) -> Rule:
     """The rule applies to each value of a map; not to an unchanged one."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         causes: list[Cause] = []
         for key in sorted(value):
             before = old.get(key) if old else None
@@ -235,7 +235,7 @@ def each_value(inner: Rule, same: Same) -> Rule:
 def each_key(inner: Rule) -> Rule:
     """The rule applies to each key of a map that the old one does not have. Its path is that of the map."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         causes: list[Cause] = []
         for key in sorted(value):
             if not (op.update and old and key in old):
@@ -248,7 +248,7 @@ def each_key(inner: Rule) -> Rule:
 def one_item(inner: Rule, matches: Callable[[Any], bool], same: Same) -> Rule:
     """The rule applies to the first item that matches, if there is one and it changes."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         for index, item in enumerate(value):
             if matches(item):
                 before = next((each for each in old or () if matches(each)), None)
@@ -263,7 +263,7 @@ def one_item(inner: Rule, matches: Callable[[Any], bool], same: Same) -> Rule:
 def subfield(inner: Rule, name: str, zero: Any, same: Same) -> Rule:
     """The rule applies to a field of the struct, if it changes."""
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         mine, before = value.get(name, zero), None
         if old is not None:
             before = old.get(name, zero)
@@ -287,7 +287,7 @@ def update(constraints: Sequence[str], is_set: IsSet, *, is_struct: bool, is_poi
     """The value must not be set, unset or modified by an update. An unchanged one does not come here."""
     chosen = [each for each in CONSTRAINTS if each in constraints]
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         if not op.update or (old is None and not is_pointer):
             return ()
         was, is_now = (True, True) if is_struct and not is_pointer else (is_set(old), is_set(value))
@@ -311,7 +311,7 @@ def update_items(constraints: Sequence[str], identity: Identity | None) -> Rule:
     """
     chosen = [each for each in CONSTRAINTS if each in constraints]
 
-    def rule(op: Operation, path: str, value: Any, old: Any) -> Sequence[Cause]:
+    def rule(op: RuleOperation, path: str, value: Any, old: Any) -> Sequence[Cause]:
         if not op.update:
             return ()
         old = old or ()

@@ -51,7 +51,7 @@ class Limits:
     request: int
 
 
-class Unusable(Exception):
+class UnusableLimits(Exception):
     """The spec of a priority level is contradictory. The text says where."""
 
 
@@ -62,9 +62,9 @@ def level_spec(obj: Mapping[str, Any]) -> LevelSpec:
     if (spec.get("type") == "Limited") != (limited is not None) or (spec.get("type") == "Exempt") != (
         exempt is not None
     ):
-        raise Unusable("its type and its fields do not fit together")
+        raise UnusableLimits("its type and its fields do not fit together")
     if (name == "exempt") != (exempt is not None):
-        raise Unusable("only the level named exempt is exempt")
+        raise UnusableLimits("only the level named exempt is exempt")
     held = limited if limited is not None else exempt or {}
     shares, lendable = held.get("nominalConcurrencyShares"), held.get("lendablePercent") or 0
     if limited is None:
@@ -72,7 +72,7 @@ def level_spec(obj: Mapping[str, Any]) -> LevelSpec:
     response = limited.get("limitResponse") or {}
     queuing = response.get("queuing")
     if (response.get("type") == "Reject") != (queuing is None):
-        raise Unusable("the type and the fields of its limitResponse do not fit together")
+        raise UnusableLimits("the type and the fields of its limitResponse do not fit together")
     queuing = queuing or {}
     return LevelSpec(
         name=name,
@@ -130,7 +130,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SeatClaim:
     """The request of one level to the adjustment."""
 
     exempt: bool
@@ -145,7 +145,7 @@ class Claim:
         return max(self.limits.lower, min(self.limits.nominal, self.demand.high))
 
 
-def adjusted(claims: Mapping[str, Claim]) -> tuple[dict[str, int], float]:
+def adjusted(claims: Mapping[str, SeatClaim]) -> tuple[dict[str, int], float]:
     """Return the current limit of each level by the demand of all, and the fair fraction of the targets."""
     seats = sum(claim.limits.nominal for claim in claims.values())
     remaining = seats - sum(claim.least for claim in claims.values() if claim.exempt)

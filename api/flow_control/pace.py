@@ -172,7 +172,7 @@ class Pace:
         self.number = 0
 
 
-class Part:
+class TicketPart:
     """The work of one level in the present pass.
 
     ``share``: its part of the budget, of 1.

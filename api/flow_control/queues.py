@@ -30,7 +30,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from kubechronicle.api.flow_control.limits import LevelSpec, Limits
-from kubechronicle.api.flow_control.pace import SERVICE_TIME, Flow, FlowCounts, Pace, Part, Queue, Ticket, hand_of
+from kubechronicle.api.flow_control.pace import SERVICE_TIME, Flow, FlowCounts, Pace, Queue, Ticket, TicketPart, hand_of
 
 RUNS: Final = "runs"
 WAITS: Final = "waits"
@@ -53,7 +53,7 @@ class Level:
 
     def __init__(self, spec: LevelSpec, now: float, pace: Pace) -> None:
         self.spec = spec
-        self.part = Part(pace)
+        self.part = TicketPart(pace)
         self.limits = Limits(0, 0, 0, 0)
         self.current = 0
         self.retiring = False

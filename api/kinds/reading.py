@@ -90,7 +90,7 @@ class GoType:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class KindField:
     """A field of a struct; see the head of this file. ``name``: in JSON, "" if the field is an inlined struct.
     ``number``: in protobuf, 0 if there is none. ``tags``: other tags, with the + and without further meaning here."""
 
@@ -150,15 +150,15 @@ class Declared:
         return tuple(line[2:] for line in self._lines[1:] if line.startswith("  +"))
 
     @functools.cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[KindField, ...]:
         """The fields of a struct, in Go's order; inlined structs are one field each."""
         return tuple(self._fields()) if self.is_struct else ()
 
     @functools.cached_property
-    def members(self) -> Mapping[str, tuple[Field, tuple[Declared, ...]]]:
+    def members(self) -> Mapping[str, tuple[KindField, tuple[Declared, ...]]]:
         """The fields of a struct by JSON name, those of inlined structs among them, each with the inlined structs that
         lead to it."""
-        made: dict[str, tuple[Field, tuple[Declared, ...]]] = {}
+        made: dict[str, tuple[KindField, tuple[Declared, ...]]] = {}
         for field in self.fields:
             if field.name:
                 made[field.name] = (field, ())
@@ -182,7 +182,7 @@ class Declared:
             return way[-1].beginning(of)
         return self.package.descriptions.get(f"{self.name}.{of}" if of else self.name, "")
 
-    def _fields(self) -> Iterator[Field]:
+    def _fields(self) -> Iterator[KindField]:
         starts = [at for at, line in enumerate(self._lines) if line[:2] == "  " and line[2] not in ' +"']
         for start, end in itertools.pairwise((*starts, len(self._lines))):
             yield _field(self._lines[start], self._lines[start + 1 : end], self.package.name)
@@ -208,7 +208,7 @@ class Package:
         "version",
     )
 
-    def __init__(self, release: Release, file: Path, prefix: str = "") -> None:
+    def __init__(self, release: PublishedRelease, file: Path, prefix: str = "") -> None:
         _, head, *blocks = file.read_text().rstrip("\n").replace("\n", "\n\n", 2).split("\n\n")
         marks = _marks(head.split(" "))
         self.release = release
@@ -239,7 +239,7 @@ class Package:
         return {name: _unescaped(described) for name, _, described in pairs}
 
 
-class Release:
+class PublishedRelease:
     """The packages of one Kubernetes minor, with kubechronicle's own."""
 
     def __init__(self, minor: str) -> None:
@@ -312,9 +312,9 @@ def enum(name: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def release(minor: str = SERVED) -> Release:
+def release(minor: str = SERVED) -> PublishedRelease:
     """Return the facts of a minor such as ``1.36``, KeyError if there are none. The first call takes 6 ms."""
-    return Release(minor)
+    return PublishedRelease(minor)
 
 
 def go_type(text: str, package: str) -> GoType:
@@ -330,10 +330,10 @@ def go_type(text: str, package: str) -> GoType:
     return GoType(NAMED, text if text in BASIC or "." in text else f"{package}.{text}")
 
 
-def _field(line: str, tags: list[str], package: str) -> Field:
+def _field(line: str, tags: list[str], package: str) -> KindField:
     name, number, kind, *words = line[2:].split(" ")
     marks = _marks(words)
-    return Field(
+    return KindField(
         name="" if name == "." else name,
         number=0 if number == "-" else int(number),
         type=go_type(kind, package),

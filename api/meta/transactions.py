@@ -35,7 +35,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TransactionChange:
     """One change.
 
     ``object``: with the verbs create, update and apply.
@@ -55,7 +55,7 @@ class Change:
     options: DeleteOptions = field(default_factory=DeleteOptions)
 
 
-def parse_changes(body: Any, *, most: int, dry_run: bool) -> Sequence[Change]:
+def parse_changes(body: Any, *, most: int, dry_run: bool) -> Sequence[TransactionChange]:
     """Return the changes of a Transaction. StatusError 400, 422: ``most`` of them are allowed."""
     spec = body.get("spec") if isinstance(body, dict) else None
     changes = spec.get("changes") if isinstance(spec, dict) else None
@@ -68,7 +68,7 @@ def parse_changes(body: Any, *, most: int, dry_run: bool) -> Sequence[Change]:
     return [_parsed(change, f"spec.changes[{place}]", dry_run=dry_run) for place, change in enumerate(changes)]
 
 
-def _parsed(change: Any, path: str, *, dry_run: bool) -> Change:
+def _parsed(change: Any, path: str, *, dry_run: bool) -> TransactionChange:
     if not isinstance(change, dict):
         raise status.bad_request(f"{path} must be an object")
     verb = change.get("verb")
@@ -95,7 +95,7 @@ def _parsed(change: Any, path: str, *, dry_run: bool) -> Change:
         if change.get("patchType") not in PATCH_TYPES or "patch" not in change:
             raise status.bad_request(f"{path}: patchType must be one of {', '.join(PATCH_TYPES)}, with a patch")
         content_type = PATCH_TYPES[change["patchType"]]
-    return Change(
+    return TransactionChange(
         verb=verb,
         api_version=texts["apiVersion"],
         kind=texts["kind"],

@@ -39,7 +39,7 @@ TEXT: Final = "string"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class PathOperation:
     """One operation of a path.
 
     ``answers``: status code -> the returned definition (TEXT for text).
@@ -62,20 +62,20 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class DocumentPath:
     """A path. ``parameters`` are those of all its operations, which do not list them again."""
 
     path: str
     parameters: tuple[Parameter, ...]
-    operations: tuple[Operation, ...]
+    operations: tuple[PathOperation, ...]
 
 
-def with_cbor(path: Path) -> Path:
+def with_cbor(path: DocumentPath) -> DocumentPath:
     """Return a path of a server that also reads and writes CBOR."""
-    return Path(path.path, path.parameters, tuple(map(_with_cbor, path.operations)))
+    return DocumentPath(path.path, path.parameters, tuple(map(_with_cbor, path.operations)))
 
 
-def _with_cbor(operation: Operation) -> Operation:
+def _with_cbor(operation: PathOperation) -> PathOperation:
     consumes, produces = operation.consumes, operation.produces
     if consumes == PATCH_TYPES:
         consumes = (*PATCH_TYPES, CBOR_PATCH)
@@ -147,7 +147,7 @@ def _description(verb: str, rt: ResourceType, subresource: str) -> str:
 # -- a group version's paths ------------------------------------------------------------------------------------------
 
 
-def paths_of(registry: Registry, group: str, version: str) -> Iterator[Path]:
+def paths_of(registry: Registry, group: str, version: str) -> Iterator[DocumentPath]:
     """Yield all paths below /api/VERSION or /apis/GROUP/VERSION; none if the registry does not serve it."""
     served = registry.resources(group, version)
     if served and not any(rt.custom for rt in served):
@@ -162,7 +162,7 @@ def paths_of(registry: Registry, group: str, version: str) -> Iterator[Path]:
         yield from _resource_paths(rt)
 
 
-def _resource_paths(rt: ResourceType) -> Iterator[Path]:
+def _resource_paths(rt: ResourceType) -> Iterator[DocumentPath]:
     base = f"/{group_version_path(rt.group, rt.version)}"
     within = "/namespaces/{namespace}" if rt.namespaced else ""
     where = (parameters.NAMESPACE,) if rt.namespaced else ()
@@ -170,7 +170,7 @@ def _resource_paths(rt: ResourceType) -> Iterator[Path]:
     one = (*where, parameters.name_of(rt.kind))
     watched, everywhere = "watch" in rt.verbs, rt.namespaced and "list" in rt.verbs
 
-    def path(url: str, verbs: Iterable[str], names: tuple[Parameter, ...], noun: str) -> Iterator[Path]:
+    def path(url: str, verbs: Iterable[str], names: tuple[Parameter, ...], noun: str) -> Iterator[DocumentPath]:
         made = [_operation(rt, verb, noun) for verb in verbs if verb in rt.verbs or (verb == "watchlist" and watched)]
         if made:
             yield _path(url, made, names)
@@ -190,7 +190,7 @@ def _resource_paths(rt: ResourceType) -> Iterator[Path]:
         yield from path(f"{old}/{rt.plural}", ("watchlist",), (), f"{rt.kind}ListForAllNamespaces")
 
 
-def _operation(rt: ResourceType, verb: str, noun: str, subresource: Subresource | None = None) -> Operation:
+def _operation(rt: ResourceType, verb: str, noun: str, subresource: Subresource | None = None) -> PathOperation:
     method, action, prefix, codes = _VERBS[verb]
     definition, kind = definition_of(rt), (rt.group, rt.version, rt.kind)
     if subresource is not None and subresource.kind != rt.kind:
@@ -204,7 +204,7 @@ def _operation(rt: ResourceType, verb: str, noun: str, subresource: Subresource 
         body = META + "DeleteOptions"
     if verb == "patch" and rt.custom is not None:
         codes = codes[:1]
-    return Operation(
+    return PathOperation(
         method=method,
         id=f"{prefix}{group_words(rt.group, rt.version)}{noun}",
         description=_description(verb, rt, subresource.name if subresource is not None else ""),
@@ -248,7 +248,7 @@ def _produced(rt: ResourceType, verb: str) -> tuple[str, ...]:
 
 def _subresource_paths(
     rt: ResourceType, subresource: Subresource, one: str, where: tuple[Parameter, ...], scope: str
-) -> Iterator[Path]:
+) -> Iterator[DocumentPath]:
     names = (*where, parameters.name_of(subresource.kind))
     noun = f"{scope}{rt.kind}{capital(subresource.name)}"
     url = f"{one}/{subresource.name}"
@@ -283,12 +283,12 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
 
 def _connections(
     rt: ResourceType, subresource: Subresource, noun: str, options: tuple[Parameter, ...]
-) -> list[Operation]:
+) -> list[PathOperation]:
     methods = {method for verb in subresource.verbs for method in _METHODS[verb]}
     if subresource.name == "proxy":
         methods |= {"head", "options"}
     return [
-        Operation(
+        PathOperation(
             method=method,
             id=f"connect{group_words(rt.group, rt.version)}{capital(method)}{noun}",
             description=f"connect {method.upper()} requests to {subresource.name} of {rt.kind}",
@@ -303,8 +303,8 @@ def _connections(
     ]
 
 
-def _log(rt: ResourceType, subresource: Subresource, noun: str) -> Operation:
-    return Operation(
+def _log(rt: ResourceType, subresource: Subresource, noun: str) -> PathOperation:
+    return PathOperation(
         method="get",
         id=f"read{group_words(rt.group, rt.version)}{noun}",
         description=_description("get", rt, subresource.name),
@@ -317,14 +317,14 @@ def _log(rt: ResourceType, subresource: Subresource, noun: str) -> Operation:
     )
 
 
-def _path(url: str, operations: Iterable[Operation], names: tuple[Parameter, ...]) -> Path:
+def _path(url: str, operations: Iterable[PathOperation], names: tuple[Parameter, ...]) -> DocumentPath:
     """Return a path with the common parameters of its operations moved to it, and all parameters sorted."""
     operations = list(operations)
     shared = set(operations[0].parameters).intersection(*(each.parameters for each in operations))
     rest = [
         replace(each, parameters=_sorted(one for one in each.parameters if one not in shared)) for each in operations
     ]
-    return Path(url, _sorted((*names, *shared)), tuple(rest))
+    return DocumentPath(url, _sorted((*names, *shared)), tuple(rest))
 
 
 def _sorted(unsorted: Iterable[Parameter]) -> tuple[Parameter, ...]:
@@ -336,13 +336,13 @@ def _sorted(unsorted: Iterable[Parameter]) -> tuple[Parameter, ...]:
 
 def _page(
     url: str, operation: str, description: str, answer: str, tagged: str, produces: tuple[str, ...] = MEDIA_TYPES
-) -> Path:
+) -> DocumentPath:
     consumes = produces if answer != TEXT else ()
-    return Path(
+    return DocumentPath(
         url,
         (),
         (
-            Operation(
+            PathOperation(
                 method="get",
                 id=operation,
                 description=description,
@@ -355,7 +355,7 @@ def _page(
     )
 
 
-def group_page(group: str) -> Path:
+def group_page(group: str) -> DocumentPath:
     return _page(
         f"/apis/{group}/",
         f"get{group_words(group)}APIGroup",
@@ -366,7 +366,7 @@ def group_page(group: str) -> Path:
 
 
 _VERSIONS: Final = "get available API versions"
-PAGES: Final[Mapping[str, Path]] = {
+PAGES: Final[Mapping[str, DocumentPath]] = {
     "api": _page("/api/", "getCoreAPIVersions", _VERSIONS, META + "APIVersions", "core"),
     "apis": _page("/apis/", "getAPIVersions", _VERSIONS, META + "APIGroupList", "apis"),
     "version": _page(

@@ -19,7 +19,7 @@ from kubechronicle.api import kinds
 from kubechronicle.api.codecs.negotiate import CBOR_GATE
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.kinds import reading
-from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, Field, GoType
+from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, GoType, KindField
 from kubechronicle.api.openapi.custom_kinds import CustomKinds
 from kubechronicle.api.openapi.operations import definition_of, list_definition_of
 from kubechronicle.api.openapi.own_kinds import OWN_KINDS
@@ -95,7 +95,7 @@ def own_definitions(served: Iterable[ResourceType]) -> Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class SchemaChoices:
     """The choices of feature gates in documents.
 
     ``cbor``: the server also reads and writes CBOR. ``enums``: fields list the values of their enums.
@@ -105,14 +105,14 @@ class Choices:
     enums: bool = True
 
     @classmethod
-    def of(cls, gates: FeatureGates) -> Choices:
+    def of(cls, gates: FeatureGates) -> SchemaChoices:
         return cls(cbor=gates.enabled(CBOR_GATE), enums=gates.enabled("OpenAPIEnums"))
 
 
-USUAL: Final = Choices()
+USUAL: Final = SchemaChoices()
 
 
-class Writer:
+class SchemaWriter:
     """Writes definitions in one dialect: ``v3`` or v2. ``served``: types whose definitions may not be published.
 
     ``enums``: list the values of enums.
@@ -195,7 +195,7 @@ class Writer:
             return made | {"oneOf": [{"type": each} for each in declared.marks["one-of"].split(",")]}
         return made | ({"type": word} if word else {})
 
-    def _field(self, field: Field, description: str, references: set[str]) -> Schema:
+    def _field(self, field: KindField, description: str, references: set[str]) -> Schema:
         enum = self._enum(field.type)
         text = (description + _listed(enum)).lstrip() if enum is not None else description.rstrip("\n")
         made = _described(text) | _extensions(field)
@@ -256,7 +256,7 @@ def _listed(enum: Declared) -> str:
     return "\n\nPossible enum values:\n" + "\n".join(lines)
 
 
-def _extensions(field: Field) -> Schema:
+def _extensions(field: KindField) -> Schema:
     """Return the extensions of a field: the merging of its list or map."""
     made: Schema = {}
     if "list" in field.marks:
@@ -283,7 +283,7 @@ def _union(declared: Declared) -> Schema:
 
 
 @functools.cache
-def _kinds_by_definition(release: reading.Release) -> Mapping[str, list[Schema]]:
+def _kinds_by_definition(release: reading.PublishedRelease) -> Mapping[str, list[Schema]]:
     """Return the groups, versions and kinds of each definition."""
     made: dict[str, list[Schema]] = {}
     for (group, version, kind), declared in sorted(release.kinds.items()):

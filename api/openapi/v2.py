@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from kubechronicle.api.codecs import json
 from kubechronicle.api.openapi import operations, schemas
-from kubechronicle.api.openapi.operations import TEXT, Operation, Path
+from kubechronicle.api.openapi.operations import TEXT, DocumentPath, PathOperation
 from kubechronicle.api.openapi.parameters import Parameter
-from kubechronicle.api.openapi.schemas import USUAL, Choices
+from kubechronicle.api.openapi.schemas import USUAL, SchemaChoices
 from kubechronicle.api.openapi.v3 import SECURITY_SCHEME, WORDS, kind_of
 from kubechronicle.api.registry.registry import Registry
 
@@ -26,9 +26,11 @@ _UNSHARED: Final = frozenset({"name", "dryRun", "fieldValidation"})
 _SHARED_BODIES: Final = "io.k8s.apimachinery"
 
 
-def document(registry: Registry, pages: Collection[str], *, server_version: str, choices: Choices = USUAL) -> Document:
+def document(
+    registry: Registry, pages: Collection[str], *, server_version: str, choices: SchemaChoices = USUAL
+) -> Document:
     """Return the document. ``pages``: the paths of the server beside /api and /apis."""
-    writer = schemas.Writer(v3=False, served=registry, enums=choices.enums)
+    writer = schemas.SchemaWriter(v3=False, served=registry, enums=choices.enums)
     maker = _Maker(writer)
     described = _paths(registry, pages)
     paths = {each.path: maker.path(operations.with_cbor(each) if choices.cbor else each) for each in described}
@@ -43,7 +45,7 @@ def document(registry: Registry, pages: Collection[str], *, server_version: str,
     }
 
 
-def _paths(registry: Registry, pages: Collection[str]) -> Iterator[Path]:
+def _paths(registry: Registry, pages: Collection[str]) -> Iterator[DocumentPath]:
     for name, page in operations.PAGES.items():
         if name in ("api", "apis") or f"/{name}" in pages:
             yield page
@@ -57,19 +59,19 @@ def _paths(registry: Registry, pages: Collection[str]) -> Iterator[Path]:
 class _Maker:
     """Writes paths, and collects their definitions in ``needed`` and their shared parameters in ``shared``."""
 
-    def __init__(self, writer: schemas.Writer) -> None:
+    def __init__(self, writer: schemas.SchemaWriter) -> None:
         self.needed: set[str] = set()
         self.shared: dict[str, Document] = {}
         self._writer = writer
         self._names: dict[Parameter | tuple[str, bool], Document] = {}
 
-    def path(self, path: Path) -> Document:
+    def path(self, path: DocumentPath) -> Document:
         made: Document = {each.method: self._operation(each) for each in path.operations}
         if path.parameters:
             made["parameters"] = [self._parameter(each) for each in path.parameters]
         return made
 
-    def _operation(self, operation: Operation) -> Document:
+    def _operation(self, operation: PathOperation) -> Document:
         made: Document = {
             "description": operation.description,
             "consumes": list(operation.consumes),
@@ -98,7 +100,7 @@ class _Maker:
             made["x-kubernetes-group-version-kind"] = kind_of(operation.kind)
         return made
 
-    def _body(self, operation: Operation) -> Document:
+    def _body(self, operation: PathOperation) -> Document:
         known = self._names.get((operation.body, operation.body_required))
         if known is None:
             self.needed.add(operation.body)

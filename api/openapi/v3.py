@@ -14,9 +14,9 @@ from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 from kubechronicle.api.openapi import operations, schemas
-from kubechronicle.api.openapi.operations import TEXT, Operation, Path, group_version_path
+from kubechronicle.api.openapi.operations import TEXT, DocumentPath, PathOperation, group_version_path
 from kubechronicle.api.openapi.parameters import Parameter
-from kubechronicle.api.openapi.schemas import USUAL, Choices
+from kubechronicle.api.openapi.schemas import USUAL, SchemaChoices
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.api.schema.types import META
 
@@ -55,7 +55,7 @@ def index(hashes: Mapping[str, str], *, prefix: str = "") -> Document:
     return {"paths": {path: {"serverRelativeURL": url} for path, url in urls.items()}}
 
 
-def document_hash(registry: Registry, path: str, *, server_version: str, choices: Choices = USUAL) -> str:
+def document_hash(registry: Registry, path: str, *, server_version: str, choices: SchemaChoices = USUAL) -> str:
     """Return a hash of a document's content without making it.
 
     The content follows from the code and tables it is made with, the server's version and the served resources."""
@@ -90,7 +90,7 @@ def _files(folder: Traversable) -> Iterator[Traversable]:
             yield each
 
 
-def document(registry: Registry, path: str, *, server_version: str, choices: Choices = USUAL) -> Document:
+def document(registry: Registry, path: str, *, server_version: str, choices: SchemaChoices = USUAL) -> Document:
     """Return the document of one of the paths of ``served``. KeyError for any other path."""
     group, version = _group_version(path)
     if path in operations.PAGES:
@@ -103,7 +103,7 @@ def document(registry: Registry, path: str, *, server_version: str, choices: Cho
         raise KeyError(path)
     if choices.cbor:
         paths = list(map(operations.with_cbor, paths))
-    writer = schemas.Writer(v3=True, served=registry.resources(group, version), enums=choices.enums)
+    writer = schemas.SchemaWriter(v3=True, served=registry.resources(group, version), enums=choices.enums)
     needed: set[str] = set()
     written = {each.path: _path(each, writer, needed) for each in paths}
     custom = any(rt.custom is not None for rt in registry.resources(group, version))
@@ -146,14 +146,14 @@ def _resources(registry: Registry, group: str) -> Iterable[Any]:
     return (rt for version in registry.versions(group) for rt in registry.resources(group, version))
 
 
-def _path(path: Path, writer: schemas.Writer, needed: set[str]) -> Document:
+def _path(path: DocumentPath, writer: schemas.SchemaWriter, needed: set[str]) -> Document:
     made: Document = {each.method: _operation(each, writer, needed) for each in path.operations}
     if path.parameters:
         made["parameters"] = [_parameter(each) for each in path.parameters]
     return made
 
 
-def _operation(operation: Operation, writer: schemas.Writer, needed: set[str]) -> Document:
+def _operation(operation: PathOperation, writer: schemas.SchemaWriter, needed: set[str]) -> Document:
     made: Document = {
         "tags": [operation.tag],
         "description": operation.description,

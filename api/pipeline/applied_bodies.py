@@ -27,7 +27,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ApplyRequest:
     """An apply: ``body`` in YAML or JSON, ``writer`` the manager, ``reset`` the fields that this endpoint ignores.
 
     ``fits``: the contents of the live object, all but its metadata, are known to fit the type.

@@ -49,7 +49,7 @@ def is_over(obj: Object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DeletionDecision:
     """``object`` is the state to store (MARKED, MARKED_GONE), or the present one (GONE, UNCHANGED)."""
 
     fate: Fate
@@ -81,7 +81,7 @@ def status_kind(obj: Mapping[str, Any]) -> str:
     return f"{obj['kind']}.{group}" if slash else str(obj["kind"])
 
 
-def decide(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *, now: str) -> Decision:
+def decide(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *, now: str) -> DeletionDecision:
     """Return the decision of a deletion. ``old`` is not changed. Raises 409 for failed preconditions."""
     check_preconditions(old, options)
     obj: Object = copy_object(old)
@@ -95,7 +95,7 @@ def decide(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *
             running = max(metadata.get("deletionGracePeriodSeconds") or 0, 0)
             if running:
                 if period is None or period >= running:
-                    return Decision(Fate.UNCHANGED, copy_object(old))
+                    return DeletionDecision(Fate.UNCHANGED, copy_object(old))
                 period = _shorten(metadata, running, period, now)
                 graceful = True
         else:
@@ -106,12 +106,12 @@ def decide(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *
     if not metadata.get("finalizers"):
         metadata.pop("finalizers", None)
         if not graceful:
-            return Decision(Fate.GONE, copy_object(old))
-        return Decision(Fate.MARKED if period else Fate.MARKED_GONE, obj)
+            return DeletionDecision(Fate.GONE, copy_object(old))
+        return DeletionDecision(Fate.MARKED if period else Fate.MARKED_GONE, obj)
     if not graceful:
         _mark(metadata, 0, now)
     fate = Fate.UNCHANGED if obj == old else Fate.MARKED
-    return Decision(fate, obj)
+    return DeletionDecision(fate, obj)
 
 
 def _pod_grace_period(pod: Object, period: int | None) -> int:
@@ -198,7 +198,7 @@ def ends_with_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 # -- namespaces -------------------------------------------------------------------------------------------------------
 
 
-def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str) -> Decision:
+def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str) -> DeletionDecision:
     """Mark a namespace, which becomes Terminating. It is removed when neither spec nor metadata have finalizers.
 
     The first deletion only marks, even without finalizers; the second one then removes it.
@@ -214,10 +214,10 @@ def decide_namespace(old: Mapping[str, Any], options: DeleteOptions, *, now: str
         obj.setdefault("status", {})["phase"] = "Terminating"
         if metadata.get("generation", 0) > 0:
             metadata["generation"] += 1
-        return Decision(Fate.MARKED, obj)
+        return DeletionDecision(Fate.MARKED, obj)
     if namespace_is_done(obj):
-        return Decision(Fate.GONE, obj)
-    return Decision(Fate.UNCHANGED, obj)
+        return DeletionDecision(Fate.GONE, obj)
+    return DeletionDecision(Fate.UNCHANGED, obj)
 
 
 def _set_finalizers_of_namespace(metadata: Object, options: DeleteOptions) -> None:
@@ -258,7 +258,9 @@ def namespace_is_done(obj: Mapping[str, Any]) -> bool:
 # -- definitions of custom resources ----------------------------------------------------------------------------------
 
 
-def decide_definition(old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *, now: str) -> Decision:
+def decide_definition(
+    old: Mapping[str, Any], options: DeleteOptions, strategy: Strategy, *, now: str
+) -> DeletionDecision:
     """Mark a CustomResourceDefinition, which keeps a finalizer until its objects are deleted (actors/definitions/).
 
     The first deletion only marks, whatever the options; a later one is that of any object.
@@ -273,4 +275,4 @@ def decide_definition(old: Mapping[str, Any], options: DeleteOptions, strategy: 
     if conditions.CLEANUP_FINALIZER not in finalizers:
         metadata["finalizers"] = [*finalizers, conditions.CLEANUP_FINALIZER]
     obj["status"] = conditions.with_condition(obj.get("status") or {}, "Terminating", conditions.PENDING, now=now)
-    return Decision(Fate.MARKED, obj)
+    return DeletionDecision(Fate.MARKED, obj)

@@ -53,8 +53,8 @@ def apply_new(rt: ResourceType, body: bytes, ctx: WriteContext) -> tuple[Object,
 
 def _apply_request(
     rt: ResourceType, body: bytes, ctx: WriteContext, *, fits: bool = False
-) -> server_side_apply.Request:
-    return server_side_apply.Request(
+) -> server_side_apply.ApplyRequest:
+    return server_side_apply.ApplyRequest(
         body=body,
         writer=tracking.writer(rt, ctx),
         force=ctx.force,

@@ -181,7 +181,13 @@ def put_scale(rt: ResourceType, old: Object, wanted: Object, *, manager: str, no
 
 
 def patch_scale(
-    rt: ResourceType, old: Object, content_type: str, request: server_side_apply.Request, *, name: str, namespace: str
+    rt: ResourceType,
+    old: Object,
+    content_type: str,
+    request: server_side_apply.ApplyRequest,
+    *,
+    name: str,
+    namespace: str,
 ) -> tuple[Object, list[str]]:
     """Return (workload, warnings) after a patch of its Scale, server-side apply included."""
     before, kind = _to_subresource(rt, old), scale_type(rt)

@@ -25,7 +25,7 @@ from kubechronicle.api.patch import apply, typed_readers, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed, Unconvertible
 from kubechronicle.api.pipeline import applied_bodies, bodies, conversion, custom_versions, defaulting
 from kubechronicle.api.pipeline.applied_bodies import KUBECTL, LAST_APPLIED
-from kubechronicle.api.pipeline.applied_bodies import Request as Request
+from kubechronicle.api.pipeline.applied_bodies import ApplyRequest as ApplyRequest
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, free_fields, unstructured
 from kubechronicle.api.schema.empties import Empty
@@ -39,7 +39,7 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 """Bytes of all annotations together (apimachinery: TotalAnnotationSizeLimitB)."""
 
 
-def apply_to(rt: ResourceType, old: Object | None, request: Request) -> tuple[Object, list[str]]:
+def apply_to(rt: ResourceType, old: Object | None, request: ApplyRequest) -> tuple[Object, list[str]]:
     """Return (the object to write, warnings).
 
     ``old`` is in the request's version, None if absent. It is consumed: the result contains its parts. The result has
@@ -128,7 +128,7 @@ def _named(rt: ResourceType, obj: Object) -> str:
 # -- the merge --------------------------------------------------------------------------------------------------------
 
 
-def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Request) -> tuple[Object, list[Entry]]:
+def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: ApplyRequest) -> tuple[Object, list[Entry]]:
     """Return the live object without managedFields, and the entries before the apply. StatusError 500 if it has none,
     and none can be made for it: an element of a list lacks its key."""
     if old is None:
@@ -153,7 +153,7 @@ def _live(rt: ResourceType, kind: ObjectType, old: Object | None, request: Reque
     return live, tracked["metadata"].get("managedFields") or []
 
 
-def _misfits(live: Object, kind: ObjectType, config: Object, request: Request) -> list[str]:
+def _misfits(live: Object, kind: ObjectType, config: Object, request: ApplyRequest) -> list[str]:
     """Return the problems of a live custom object. ``config``: a valid configuration."""
     if request.fits:
         return typed_values.misfits({"metadata": live["metadata"]}, kind)
@@ -167,7 +167,7 @@ def _apply(
     config: Object,
     named: FieldSet,
     entries: list[Entry],
-    request: Request,
+    request: ApplyRequest,
 ) -> Applied:
     def once(*, force: bool) -> Applied:
         return apply.apply(

@@ -30,7 +30,7 @@ class ScopesNotCovered(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class QuotaWrite:
     """A write to charge. ``operation``: CREATE or UPDATE. ``old``: the stored object of an UPDATE."""
 
     operation: str
@@ -42,7 +42,7 @@ class Write:
 def charges(
     quotas: Sequence[Object],
     evaluator: Evaluator,
-    write: Write,
+    write: QuotaWrite,
     facts: Facts,
     limits: Sequence[LimitedResource] = (),
 ) -> Steps[list[tuple[int, dict[str, str]]]]:

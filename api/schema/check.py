@@ -23,7 +23,7 @@ from kubechronicle.api.schema import types, values
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.free_fields import encoded
 from kubechronicle.api.schema.types import SCALAR_ZERO, AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
-from kubechronicle.api.schema.values import DecodeError, json_word
+from kubechronicle.api.schema.values import ValueDecodeError, json_word
 
 MAX_UNKNOWN: Final = 10_000
 """The most unknown fields and empty lists whose paths are collected; answers show fewer."""
@@ -93,7 +93,7 @@ def check(value: dict[str, Any], kind: ObjectType, empties: list[Empty] | None =
         _object(value, kind, found)
     except Mismatch as mismatch:
         raise TypeMismatch(_ending_error(value, kind) or mismatch.text()) from None
-    except DecodeError as error:
+    except ValueDecodeError as error:
         raise TypeMismatch(error.text) from None
     except RecursionError:
         raise TypeMismatch("exceeded max depth") from None
@@ -114,7 +114,7 @@ def check_members(value: dict[str, Any], kind: ObjectType, members: Members) -> 
                 _check_some(item, field.type, below)
         if whole:
             _check_some(value, kind, whole)
-    except (Mismatch, DecodeError, RecursionError):
+    except (Mismatch, ValueDecodeError, RecursionError):
         check(value, kind)  # its error is that of the whole object
         raise
 
@@ -148,7 +148,7 @@ def _ending_error(value: dict[str, Any], kind: ObjectType) -> str:
         _decode_selves(value, kind)
     except Mismatch as mismatch:
         return mismatch.text()
-    except DecodeError as error:
+    except ValueDecodeError as error:
         return error.text
     return ""
 
@@ -241,7 +241,7 @@ def _value(item: Any, kind: Type, found: Found) -> Any:
     if kind.__class__ is Scalar:
         try:
             return _SCALARS[kind.kind](item)
-        except DecodeError as error:
+        except ValueDecodeError as error:
             if error.wrong_type:
                 raise Mismatch(error.wrong_type, error.go_type or kind.go_type) from None
             raise
@@ -275,7 +275,7 @@ def _schema_or(item: Any, go_type: str) -> Any:
         _object(item, types.object_type(_SCHEMA), [])
     elif go_type == "v1.JSONSchemaPropsOrBool":
         if item.__class__ is not bool:
-            raise DecodeError("boolean or JSON schema expected")
+            raise ValueDecodeError("boolean or JSON schema expected")
     elif item.__class__ is not list:
         return []
     else:

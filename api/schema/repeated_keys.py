@@ -17,7 +17,7 @@ from typing import Any
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema import check
 from kubechronicle.api.schema.types import AnyType, ListType, MapType, ObjectType, Type
-from kubechronicle.api.schema.values import DecodeError
+from kubechronicle.api.schema.values import ValueDecodeError
 
 Found = dict[str, None]
 """Complaints in their order, each once."""
@@ -33,7 +33,7 @@ def read(document: Any, kind: ObjectType) -> tuple[dict[str, Any], list[str]]:
         value: dict[str, Any] = _read(document, kind, "", None, complaints)
     except check.Mismatch as mismatch:
         raise check.TypeMismatch(mismatch.text()) from None
-    except DecodeError as error:
+    except ValueDecodeError as error:
         raise check.TypeMismatch(error.text) from None
     return value, list(complaints)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kubechronicle.api.schema import check, values
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Scalar, Type
-from kubechronicle.api.schema.values import DecodeError
+from kubechronicle.api.schema.values import ValueDecodeError
 
 
 class ConversionError(ValueError):
@@ -87,7 +87,7 @@ def _convert_scalar(value: Any, kind: Scalar) -> Any:
             value = int(value)  # as Go writes it for such a decoder
         try:
             _DECODERS[kind.kind](value)
-        except DecodeError as error:
+        except ValueDecodeError as error:
             word = f"json: cannot unmarshal {error.wrong_type} into Go value of type {error.go_type}"
             raise ConversionError(error.text or word) from None
         return value
@@ -118,7 +118,7 @@ def _convert_bytes(value: Any) -> Any:
     if value.__class__ is str:
         try:
             return values.data_bytes(value)
-        except DecodeError as error:
+        except ValueDecodeError as error:
             raise ConversionError(f"error decoding from json: {error.text}") from None
     if value.__class__ is not list:
         raise ConversionError(f"cannot restore slice from {_KINDS[value.__class__]}")

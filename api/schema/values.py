@@ -22,7 +22,7 @@ _TIME: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)([.,]\d+)?
 _INT_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
-class DecodeError(ValueError):
+class ValueDecodeError(ValueError):
     """A value that its field cannot hold.
 
     ``wrong_type``: Go's word for the value ("number", "number 1.5", …) if Go's message names the struct field, else
@@ -52,14 +52,14 @@ def string(value: Any) -> str:
     """Return a plain string."""
     if isinstance(value, str):
         return value
-    raise DecodeError(wrong_type=json_word(value))
+    raise ValueDecodeError(wrong_type=json_word(value))
 
 
 def boolean(value: Any) -> bool:
     """Return a boolean."""
     if isinstance(value, bool):
         return value
-    raise DecodeError(wrong_type=json_word(value))
+    raise ValueDecodeError(wrong_type=json_word(value))
 
 
 def int32(value: Any) -> int:
@@ -78,16 +78,16 @@ def _integer(value: Any, kind: str) -> int:
         if low <= value <= high:
             number: int = value
             return number
-        raise DecodeError(wrong_type=f"number {value}")
+        raise ValueDecodeError(wrong_type=f"number {value}")
     if isinstance(value, float):
-        raise DecodeError(wrong_type=f"number {value!r}")
-    raise DecodeError(wrong_type=json_word(value))
+        raise ValueDecodeError(wrong_type=f"number {value!r}")
+    raise ValueDecodeError(wrong_type=json_word(value))
 
 
 def number(value: Any) -> int | float:
     """Return a floating-point number; whole ones as integers, as Go writes them."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DecodeError(wrong_type=json_word(value))
+        raise ValueDecodeError(wrong_type=json_word(value))
     number: int | float = whole(value)
     return number
 
@@ -97,13 +97,13 @@ def data_bytes(value: Any) -> str:
     if value.__class__ is list:
         return base64.b64encode(bytes(map(_byte, value))).decode()
     if not isinstance(value, str):
-        raise DecodeError(wrong_type=json_word(value))
+        raise ValueDecodeError(wrong_type=json_word(value))
     text = value.replace("\n", "").replace("\r", "")
     try:
         # Decoded only to validate: base64.b64decode alone would silently skip foreign characters.
         binascii.a2b_base64(text, strict_mode=True)
     except ValueError:  # binascii.Error, or a plain ValueError for characters beyond ASCII
-        raise DecodeError(f"illegal base64 data at input byte {_first_illegal_byte(value)}") from None
+        raise ValueDecodeError(f"illegal base64 data at input byte {_first_illegal_byte(value)}") from None
     return text
 
 
@@ -114,7 +114,7 @@ def _byte(value: Any) -> int:
         byte: int = value
         return byte
     word = json_word(value)
-    raise DecodeError(wrong_type=f"number {value!r}" if word == "number" else word, go_type="uint8")
+    raise ValueDecodeError(wrong_type=f"number {value!r}" if word == "number" else word, go_type="uint8")
 
 
 _ALPHABET: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
@@ -164,7 +164,7 @@ def time(value: Any) -> str | None:
             text: str = value
             return None if text.startswith("0001-01-01T00:00:00") else text
     if not isinstance(value, str):
-        raise DecodeError(wrong_type=json_word(value), go_type="string")
+        raise ValueDecodeError(wrong_type=json_word(value), go_type="string")
     moment = _parse_time(value, RFC3339)
     if moment.year == 1 and moment == datetime(1, 1, 1, tzinfo=UTC):
         return None
@@ -174,7 +174,7 @@ def time(value: Any) -> str | None:
 def microtime(value: Any) -> str | None:
     """Return a time with microseconds in UTC: ``2026-11-21T02:30:00.123456Z``."""
     if not isinstance(value, str):
-        raise DecodeError(wrong_type=json_word(value), go_type="string")
+        raise ValueDecodeError(wrong_type=json_word(value), go_type="string")
     moment = _parse_time(value, RFC3339_MICRO)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
@@ -203,13 +203,15 @@ def _parse_time(value: str, layout: str) -> datetime:
     found = _TIME.match(value)
     micro = layout is RFC3339_MICRO
     if found is None or (micro and len(found[7] or "") != 7):
-        raise DecodeError(f"parsing time {_time_quote(value)} as {_time_quote(layout)}: {_where(value, micro=micro)}")
+        raise ValueDecodeError(
+            f"parsing time {_time_quote(value)} as {_time_quote(layout)}: {_where(value, micro=micro)}"
+        )
     fraction = (found[7] or "")[1:7].ljust(6, "0")
     zone = "+00:00" if found[8] == "Z" else found[8]
     try:
         moment = datetime.fromisoformat(f"{value[:19]}.{fraction}{zone}").astimezone(UTC)
     except (ValueError, OverflowError):
-        raise DecodeError(f"parsing time {_time_quote(value)}: {_out_of_range(found)}") from None
+        raise ValueDecodeError(f"parsing time {_time_quote(value)}: {_out_of_range(found)}") from None
     return moment
 
 
@@ -259,12 +261,12 @@ def quantity_text(value: Any) -> str:
     """Return a quantity in its canonical spelling. A number counts as its text, a float as Go encodes it."""
     if not isinstance(value, str):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DecodeError(quantity.SYNTAX_ERROR)
+            raise ValueDecodeError(quantity.SYNTAX_ERROR)
         value = str(int(value) if isinstance(value, float) and abs(value) < 1e21 and value.is_integer() else value)
     try:
         return quantity.canonical(value.strip())
     except quantity.QuantityError as error:
-        raise DecodeError(str(error)) from None
+        raise ValueDecodeError(str(error)) from None
 
 
 def int_or_string(value: Any) -> int | str:
@@ -277,4 +279,4 @@ def int_or_string(value: Any) -> int | str:
     word = json_word(value)
     if word == "number":
         word = f"number {value!r}"
-    raise DecodeError(wrong_type=word, go_type="int32")
+    raise ValueDecodeError(wrong_type=word, go_type="int32")

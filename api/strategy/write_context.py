@@ -43,7 +43,7 @@ class Nobody:
 NOBODY = Nobody()
 
 
-class Seen(msgspec.Struct):
+class SeenByApply(msgspec.Struct):
     """A stored object, and the same as requests see it. ``conforms``: its contents are known to fit their schema."""
 
     stored: Object | None = None
@@ -80,7 +80,7 @@ class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
     requester: Requester = NOBODY
     empties: list[Empty] = msgspec.field(default_factory=list)
-    seen: Seen = msgspec.field(default_factory=Seen)
+    seen: SeenByApply = msgspec.field(default_factory=SeenByApply)
 
 
 class Outcome(enum.Enum):

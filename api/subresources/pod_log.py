@@ -15,7 +15,7 @@ from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.queries import boolean, integer
 from kubechronicle.api.schema import values
-from kubechronicle.api.schema.values import DecodeError
+from kubechronicle.api.schema.values import ValueDecodeError
 from kubechronicle.api.values.objects import Object
 
 SPLIT_STREAMS: Final = "PodLogsQuerySplitStreams"
@@ -68,7 +68,7 @@ def _time(text: str) -> str:
         return ""
     try:
         return values.time(text) or ""
-    except DecodeError as error:
+    except ValueDecodeError as error:
         raise status.bad_request(str(error)) from None
 
 

@@ -57,7 +57,7 @@ def token_type(accounts: ResourceType) -> ResourceType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class BoundObject:
     """The object that a token is bound to.
 
     ``kind``: "" for none.
@@ -220,7 +220,7 @@ def match_bound(reference: Mapping[str, Any], kind: str, found: Mapping[str, Any
 
 
 def lifetime(
-    spec: Mapping[str, Any], bound: Bound, *, ours: Sequence[str], extended: int | None = EXTENDED_SECONDS
+    spec: Mapping[str, Any], bound: BoundObject, *, ours: Sequence[str], extended: int | None = EXTENDED_SECONDS
 ) -> tuple[int, int]:
     """Return (lifetime in seconds, seconds until the expected next reading; 0 for none).
 
@@ -235,7 +235,7 @@ def lifetime(
 
 def claims(
     account: Mapping[str, Any],
-    bound: Bound,
+    bound: BoundObject,
     *,
     issuer: str,
     audiences: Sequence[str],

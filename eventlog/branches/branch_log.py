@@ -24,7 +24,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, LogCorrupt, LogError, LogUnavailable, OutcomeUnknown
 from kubechronicle.eventlog.log import Claim, RevisionLog
 from kubechronicle.eventlog.positions import Position, RowIdentity
-from kubechronicle.eventlog.queries.branches import BranchAnswer, BranchFull, BranchGone, BranchHead, Outcome
+from kubechronicle.eventlog.queries.branches import BranchAnswer, BranchFull, BranchGone, BranchHead, BranchOutcome
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
@@ -51,7 +51,7 @@ CHUNK: Final = 500
 Pair = tuple[Record, Record | None]
 
 
-class KeyState(NamedTuple):
+class BranchKeyState(NamedTuple):
     """The newest change of a key. ``revision`` 0: the key is absent. ``changed``: the revision of the change."""
 
     revision: int
@@ -60,7 +60,7 @@ class KeyState(NamedTuple):
     changed: int = 0
 
 
-ABSENT: Final = KeyState(0, 0, 0)
+ABSENT: Final = BranchKeyState(0, 0, 0)
 
 
 class _Decided(NamedTuple):
@@ -80,11 +80,11 @@ class BranchLog:
         self.branches = main.branches
         self.availability = Availability()
         self.newest_seen_revision = base
-        self.state_at_base: Callable[[Key], KeyState] = lambda key: ABSENT
+        self.state_at_base: Callable[[Key], BranchKeyState] = lambda key: ABSENT
         self.base: Final = base
         self._main = main
         self._branch = branch
-        self._changed: dict[Key, KeyState] = {}
+        self._changed: dict[Key, BranchKeyState] = {}
         self._head = base
         self._epoch = 0
         self._unsettled: dict[UUID, _Decided] = {}
@@ -102,11 +102,11 @@ class BranchLog:
                 return BatchResult(outcomes=decided.outcomes, first=self._head + 1, head=self._head)
             self._unsettled = {batch.id: decided}
             answer = await self.branches.append(self._branch, batch.id, self._epoch, decided.records, decided.who)
-            if answer.outcome is Outcome.APPENDED:
+            if answer.outcome is BranchOutcome.APPENDED:
                 return self._committed(decided, answer)
-            if answer.outcome is Outcome.FULL:
+            if answer.outcome is BranchOutcome.FULL:
                 raise BranchFull
-            if answer.outcome is Outcome.GONE:
+            if answer.outcome is BranchOutcome.GONE:
                 raise BranchGone(erased=(await self.branches.head(self._branch)) is not None)
             self._epoch = answer.epoch
             await self._catch_up()
@@ -114,7 +114,7 @@ class BranchLog:
     async def settle(self, batch: Batch) -> BatchResult | None:
         answer = await self.branches.settle(self._branch, batch.id)
         self._epoch = answer.epoch
-        if answer.outcome is not Outcome.APPENDED:
+        if answer.outcome is not BranchOutcome.APPENDED:
             return None
         decided = self._unsettled.get(batch.id)
         if decided is None:
@@ -160,7 +160,7 @@ class BranchLog:
             mark=change.mark,
         )
 
-    def _state(self, key: Key) -> KeyState:
+    def _state(self, key: Key) -> BranchKeyState:
         return self._changed.get(key) or self.state_at_base(key)
 
     def _committed(self, decided: _Decided, answer: BranchAnswer) -> BatchResult:
@@ -188,7 +188,7 @@ class BranchLog:
         for record in records:
             if record.revision == self._head + 1:
                 deleted = record.operation is Operation.DELETE
-                self._changed[record.key] = KeyState(
+                self._changed[record.key] = BranchKeyState(
                     0 if deleted else record.revision, record.create_revision, record.version, record.revision
                 )
                 self._head = record.revision

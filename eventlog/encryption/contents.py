@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kubechronicle.eventlog.encryption.errors import NeedsKey, TransformError
-from kubechronicle.eventlog.encryption.providers import NOT_ENCRYPTED, Chain, Plain
+from kubechronicle.eventlog.encryption.providers import NOT_ENCRYPTED, Plain, ProviderChain
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
 from kubechronicle.eventlog.encryption.stored_form import ENCRYPTED_BODY, decode, encode, path_of, stub
 from kubechronicle.eventlog.records import ERASED_BODY, Key
@@ -26,20 +26,20 @@ ALIASES: Final[Mapping[str, str]] = {"events.events.k8s.io": "events"}
 ATTEMPTS: Final = 20
 
 
-class Contents:
+class EncryptedContents:
     """``chains``: by resource ("secrets", "*.apps", "*." for the core group, "*.*"); empty: nothing is encrypted."""
 
-    def __init__(self, chains: Mapping[str, Chain] | None = None) -> None:
+    def __init__(self, chains: Mapping[str, ProviderChain] | None = None) -> None:
         self.statistics = EncryptionStatistics()
-        self._chains: Mapping[str, Chain] = chains or {}
-        self._chosen: dict[str, Chain | None] = {}
+        self._chains: Mapping[str, ProviderChain] = chains or {}
+        self._chosen: dict[str, ProviderChain | None] = {}
         self._changed: list[Callable[[], None]] = []
 
     @property
     def configured(self) -> bool:
         return bool(self._chains)
 
-    def use(self, chains: Mapping[str, Chain]) -> None:
+    def use(self, chains: Mapping[str, ProviderChain]) -> None:
         """Replace the configuration, for all later reads and writes."""
         self._chains = chains
         self._chosen.clear()
@@ -53,7 +53,7 @@ class Contents:
         for changed in self._changed:
             changed()
 
-    def chain_for(self, resource: str) -> Chain | None:
+    def chain_for(self, resource: str) -> ProviderChain | None:
         """Return the providers of a resource; None: it is not configured."""
         try:
             return self._chosen[resource]

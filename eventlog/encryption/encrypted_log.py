@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents
 from kubechronicle.eventlog.encryption.errors import NeedsKey, TransformError
 from kubechronicle.eventlog.encryption.stored_form import ENCRYPTED_BODY
 from kubechronicle.eventlog.log import Claim, RevisionLog
@@ -37,7 +37,7 @@ Pair = tuple[Record, Record | None]
 class EncryptedLog:
     """See the head of this file. ``contents``: its providers may be replaced at any time."""
 
-    def __init__(self, log: RevisionLog, contents: Contents) -> None:
+    def __init__(self, log: RevisionLog, contents: EncryptedContents) -> None:
         self._log = log
         self.contents = contents
         self.recorded = log.recorded

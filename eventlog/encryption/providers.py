@@ -43,7 +43,7 @@ class Plain(NamedTuple):
     stale: bool
 
 
-class Provider(Protocol):
+class EncryptionProvider(Protocol):
     """Encrypts and decrypts what follows its prefix. NeedsKey: ``decrypt`` waits for a key service."""
 
     def encrypt(self, resource: str, data: bytes, about: bytes) -> Value: ...
@@ -76,12 +76,12 @@ class Sealed:
         return Plain(self.cipher.decrypt(data, about), stale=False)
 
 
-class Chain:
+class ProviderChain:
     """Providers in order, each with its prefix. ``otherwise``: the error for a value with no such prefix."""
 
     def __init__(
         self,
-        links: Sequence[tuple[bytes, Provider]],
+        links: Sequence[tuple[bytes, EncryptionProvider]],
         *,
         otherwise: str = NO_PREFIX,
         statistics: EncryptionStatistics,

@@ -26,7 +26,7 @@ from kubechronicle.eventlog.postgres.session import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ChainProblem:
     """The first revision at which the log contradicts itself, and a message."""
 
     revision: int
@@ -69,7 +69,7 @@ class ChainCheck:
     _kept_order: list[int] = field(default_factory=list)
     _committed_at: datetime = EPOCH - timedelta(days=365 * 100)
 
-    def row(self, row: Row, erased: Sequence[Tombstone] = ()) -> Problem | None:
+    def row(self, row: Row, erased: Sequence[Tombstone] = ()) -> ChainProblem | None:
         revision: int = row["revision"]
         content = digest_among(row, [each.remains for each in erased] or (row["digest"],))
         digest = bytes(row["digest"]) if erased else content
@@ -79,16 +79,18 @@ class ChainCheck:
             why = "its content does not have its digest"
             if erasures.is_tombstone(row["object"]):
                 why = "its contents are gone, and no erasure records it"
-            return Problem(revision=revision, message=f"the row was edited: {why}")
+            return ChainProblem(revision=revision, message=f"the row was edited: {why}")
         if problem := self._class_problem(row, content, digest):
             return problem
         if row["committed_at"] < self._committed_at:
-            return Problem(revision=revision, message="it was committed before the revision before it")
+            return ChainProblem(revision=revision, message="it was committed before the revision before it")
         self._committed_at = row["committed_at"]
         if problem := self._link(revision, digest, row["hash"], erased):
             return problem
         if content != self.digests[-1]:
-            return Problem(revision=revision, message="the row was edited: it is not the row that its erasure left")
+            return ChainProblem(
+                revision=revision, message="the row was edited: it is not the row that its erasure left"
+            )
         if erased:
             self.erasures.add_remains(revision, erasures.remains_of(columns_of(row)), erased)
         if problem := self.add_entry(row):
@@ -99,25 +101,25 @@ class ChainCheck:
             self.current.add(revision)
         return None
 
-    def _class_problem(self, row: Row, content: bytes, digest: bytes) -> Problem | None:
+    def _class_problem(self, row: Row, content: bytes, digest: bytes) -> ChainProblem | None:
         """Check the class of a row, and its place among the drops of its class."""
         name = row["class"]
         if name and name != usual_class(row["resource"]) and content == former_digest_of(row):
-            return Problem(revision=row["revision"], message=f"the row was edited: its class cannot be {name}")
+            return ChainProblem(revision=row["revision"], message=f"the row was edited: its class cannot be {name}")
         if self.drops is not None and (wrong := self.drops.add_row(name, row["revision"], digest)):
-            return Problem(revision=row["revision"], message=wrong)
+            return ChainProblem(revision=row["revision"], message=wrong)
         return None
 
     def tombstone(
         self, revision: int, digest: bytes, erased: Sequence[Tombstone] = (), *, retention_class: str = ""
-    ) -> Problem | None:
+    ) -> ChainProblem | None:
         if self._founding is not None and revision <= self.revision:
             problem = self._found(self._founding, revision, digest, erased)
         else:
             problem = self._follows(revision) or self._link(revision, digest, None, erased)
             if not problem and self.drops is not None:
                 wrong = self.drops.add_tombstone(retention_class, revision, digest)
-                problem = Problem(revision=revision, message=wrong) if wrong else None
+                problem = ChainProblem(revision=revision, message=wrong) if wrong else None
         if problem:
             return problem
         self.tombstones += 1
@@ -126,25 +128,25 @@ class ChainCheck:
             self.erasures.add_remains(revision, self.remains.get(revision), erased)
         return None
 
-    def jump(self, jump: Jump, stored: bytes) -> Problem | None:
+    def jump(self, jump: Jump, stored: bytes) -> ChainProblem | None:
         """Check a jump. ``stored``: the hash of its last revision, as it is stored."""
         if problem := self._follows(jump.first):
             return problem
         if within := [revision for revision in self.anchors if jump.first <= revision < jump.last]:
-            return Problem(revision=min(within), message="its hash was noted, but there is a jump over it")
+            return ChainProblem(revision=min(within), message="its hash was noted, but there is a jump over it")
         self._founding = FoundingCheck(jump)
         self.jumps.append(jump)
         self.hash = sha256(self.hash + jump.link).digest()
         self.revision, self.digest, self.digests, self.erased = jump.last, jump.link, [jump.link], ()
         if stored != self.hash:
-            return Problem(
+            return ChainProblem(
                 revision=jump.first, message="the chain is broken: the jump does not follow the row before it"
             )
         if self.anchors.get(jump.last, self.hash) != self.hash:
-            return Problem(revision=jump.last, message="history up to here does not match the noted hash")
+            return ChainProblem(revision=jump.last, message="history up to here does not match the noted hash")
         return None
 
-    def add_entry(self, row: Row) -> Problem | None:
+    def add_entry(self, row: Row) -> ChainProblem | None:
         """Check a row that records an act on the log, as any other row of its resource."""
         if row["resource"] == erasures.RESOURCE:
             return self._add_erasure(row)
@@ -154,59 +156,59 @@ class ChainCheck:
             elif row["resource"] == drops.RESOURCE and self.drops is not None:
                 drop = drops.parse(row["object"], revision=row["revision"], dropped_at=row["committed_at"])
                 if wrong := self.drops.prove(drop):
-                    return Problem(revision=row["revision"], message=wrong)
+                    return ChainProblem(revision=row["revision"], message=wrong)
         except ValueError as error:
-            return Problem(revision=row["revision"], message=str(error))
+            return ChainProblem(revision=row["revision"], message=str(error))
         return None
 
-    def _add_erasure(self, row: Row) -> Problem | None:
+    def _add_erasure(self, row: Row) -> ChainProblem | None:
         if row["operation"] == 1:
             try:
                 erasure = erasures.parse(row["object"], revision=row["revision"], erased_at=row["committed_at"])
             except ValueError as error:
-                return Problem(revision=row["revision"], message=str(error))
+                return ChainProblem(revision=row["revision"], message=str(error))
             if erasure.id == row["name"]:
                 wrong = self.erasures.add_entry(erasure)
             else:
                 wrong = "it records another erasure than its name"
             if wrong:
-                return Problem(revision=row["revision"], message=wrong)
+                return ChainProblem(revision=row["revision"], message=wrong)
         return None
 
-    def finish(self, head: int, head_hash: bytes, live: set[int]) -> Problem | None:
+    def finish(self, head: int, head_hash: bytes, live: set[int]) -> ChainProblem | None:
         if problem := self._end_founding():
             return problem
         if head != self.revision:
             message = f"the newest row is {self.revision}, but the head says {head}"
-            return Problem(revision=min(head, self.revision) + 1, message=message)
+            return ChainProblem(revision=min(head, self.revision) + 1, message=message)
         if beyond := [revision for revision in self.anchors if revision > head]:
             message = f"history ends before revision {max(beyond)}, whose hash was noted"
-            return Problem(revision=head + 1, message=message)
+            return ChainProblem(revision=head + 1, message=message)
         if unknown := [revision for revision in self.kept if not 0 < revision <= head]:
-            return Problem(revision=min(unknown), message="a row was copied forward that was never appended")
+            return ChainProblem(revision=min(unknown), message="a row was copied forward that was never appended")
         if head_hash != self.hash:
-            return Problem(revision=head, message="the head does not have the hash of the newest row")
+            return ChainProblem(revision=head, message="the head does not have the hash of the newest row")
         if different := live ^ self.current:
             message = "the table of live objects does not match the log"
-            return Problem(revision=min(different), message=message)
+            return ChainProblem(revision=min(different), message=message)
         if wrong := self.erasures.finish():
-            return Problem(revision=wrong[0], message=wrong[1])
+            return ChainProblem(revision=wrong[0], message=wrong[1])
         return None
 
     def _found(
         self, founding: FoundingCheck, revision: int, digest: bytes, erased: Sequence[Tombstone]
-    ) -> Problem | None:
+    ) -> ChainProblem | None:
         """Add the digest of a founding row."""
         if not founding.add(revision, digest):
-            return Problem(revision=revision, message="there is a row within a jump that does not belong to it")
+            return ChainProblem(revision=revision, message="there is a row within a jump that does not belong to it")
         self.digest, self.erased = digest, erased
         self.digests, wrong = self.erasures.add_row(digest, erased)
         if wrong:
-            return Problem(revision=revision, message=wrong)
+            return ChainProblem(revision=revision, message=wrong)
         founding.kept += revision in self.kept
         return self._compare_kept(revision)
 
-    def _end_founding(self) -> Problem | None:
+    def _end_founding(self) -> ChainProblem | None:
         founding, self._founding = self._founding, None
         if founding is None:
             return None
@@ -218,35 +220,39 @@ class ChainCheck:
             wrong = "a row was copied forward that was never appended"
         if not wrong and self.drops is not None and not self.drops.drops and founding.kept != founding.objects:
             wrong = "there are rows of the import missing, and nothing was ever dropped"
-        return Problem(revision=founding.jump.first, message=wrong) if wrong else None
+        return ChainProblem(revision=founding.jump.first, message=wrong) if wrong else None
 
-    def _follows(self, revision: int) -> Problem | None:
+    def _follows(self, revision: int) -> ChainProblem | None:
         if problem := self._end_founding():
             return problem
         if revision == self.revision + 1:
             return None
         if revision <= self.revision:
-            return Problem(revision=revision, message="the revision occurs twice")
-        return Problem(revision=self.revision + 1, message="the row is missing")
+            return ChainProblem(revision=revision, message="the revision occurs twice")
+        return ChainProblem(revision=self.revision + 1, message="the row is missing")
 
-    def _link(self, revision: int, digest: bytes, stored: bytes | None, erased: Sequence[Tombstone]) -> Problem | None:
+    def _link(
+        self, revision: int, digest: bytes, stored: bytes | None, erased: Sequence[Tombstone]
+    ) -> ChainProblem | None:
         self.hash = sha256(self.hash + digest).digest()
         self.digest, self.erased = digest, erased
         self.revision = revision
         self.digests, wrong = self.erasures.add_row(digest, erased)
         if stored is not None and stored != self.hash:
-            return Problem(revision=revision, message="the chain is broken: the row does not follow the one before it")
+            return ChainProblem(
+                revision=revision, message="the chain is broken: the row does not follow the one before it"
+            )
         if wrong:
-            return Problem(revision=revision, message=wrong)
+            return ChainProblem(revision=revision, message=wrong)
         if problem := self._compare_kept(revision):
             return problem
         if self.anchors.get(revision, self.hash) != self.hash:
-            return Problem(revision=revision, message="history up to here does not match the noted hash")
+            return ChainProblem(revision=revision, message="history up to here does not match the noted hash")
         return None
 
-    def _compare_kept(self, revision: int) -> Problem | None:
+    def _compare_kept(self, revision: int) -> ChainProblem | None:
         if revision in self.kept and self.digests[-1] not in self.kept[revision]:
-            return Problem(revision=revision, message="the row copied forward is not the one that was appended")
+            return ChainProblem(revision=revision, message="the row copied forward is not the one that was appended")
         return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kubechronicle.eventlog.integrity import drops
-from kubechronicle.eventlog.integrity.chain import ChainCheck, Problem
+from kubechronicle.eventlog.integrity.chain import ChainCheck, ChainProblem
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.integrity.drops import Drop, DropCheck
 from kubechronicle.eventlog.integrity.marks import MarkMove, wrong_marks
@@ -26,14 +26,14 @@ where e.resource = '{drops.RESOURCE}' order by 1
 """
 
 
-async def recorded_drops(session: Session) -> tuple[list[Drop], Problem | None]:
+async def recorded_drops(session: Session) -> tuple[list[Drop], ChainProblem | None]:
     """Return the drops that the log records; their entries are proved later, with the chain."""
     found = []
     for row in await session.fetch(DROPS):
         try:
             found.append(drops.parse(row["object"], revision=row["revision"], dropped_at=row["committed_at"]))
         except ValueError as error:
-            return [], Problem(revision=row["revision"], message=str(error))
+            return [], ChainProblem(revision=row["revision"], message=str(error))
     return found, None
 
 
@@ -43,28 +43,28 @@ async def compare_state(
     drop_check: DropCheck,
     checkpoints: Sequence[Checkpoint],
     moves: Sequence[MarkMove],
-) -> Problem | None:
+) -> ChainProblem | None:
     """Compare the marks, the retention classes and the confidential resources with the log and with checkpoints."""
     marks = rows.head((await session.fetch(_MARKS))[0])
     if wrong := wrong_marks(moves, marks):
-        return Problem(revision=0, message=wrong)
+        return ChainProblem(revision=0, message=wrong)
     classes = tuple(row[0] for row in await session.fetch(_SHORT))
     for each in checkpoints:
         if each.moves is not None and not _has_move(moves, *each.moves):
             message = "the moves of marks up to here are not those of the time of a checkpoint"
-            return Problem(revision=each.revision, message=message)
+            return ChainProblem(revision=each.revision, message=message)
         if each.short is not None and each.short != classes:
             message = f"the resources of the class short are {_listed(classes)}, not {_listed(each.short)} as noted"
-            return Problem(revision=each.revision, message=message)
+            return ChainProblem(revision=each.revision, message=message)
     noted = [each for each in checkpoints if each.marks is not None]
     for each in noted:
         assert each.marks is not None
         if back := drops.marks_moved_back(each.marks, marks):
             message = f"the mark of {back} is lower than when a checkpoint was signed at this revision"
-            return Problem(revision=each.revision, message=message)
+            return ChainProblem(revision=each.revision, message=message)
     found = drop_check.finish(marks, [(each.revision, each.marks) for each in noted if each.marks is not None])
     if found is not None:
-        return Problem(revision=found[0], message=found[1])
+        return ChainProblem(revision=found[0], message=found[1])
     confidential = tuple(row[0] for row in await session.fetch(_CONFIDENTIAL))
     expected = check.confidential
     if expected is None:
@@ -72,7 +72,7 @@ async def compare_state(
         expected = newest.confidential if newest is not None else drops.ALWAYS
     if confidential != expected:
         message = f"the confidential resources are {_listed(confidential)}, but the log says {_listed(expected)}"
-        return Problem(revision=check.revision, message=message)
+        return ChainProblem(revision=check.revision, message=message)
     return None
 
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kubechronicle.eventlog.integrity import erasures, jumps
-from kubechronicle.eventlog.integrity.chain import ChainCheck, Problem, columns_of, kept_digests
+from kubechronicle.eventlog.integrity.chain import ChainCheck, ChainProblem, columns_of, kept_digests
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.integrity.digests import COLUMNS
 from kubechronicle.eventlog.integrity.drops import Drop, DropCheck
@@ -78,10 +78,10 @@ class ArchivedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class LogVerdict:
     """``problem`` None: revisions 1 to ``revision`` are as appended; their ``hash`` is worth noting elsewhere."""
 
-    problem: Problem | None
+    problem: ChainProblem | None
     revision: int
     hash: bytes
     rows: int  # verified by their content
@@ -102,7 +102,7 @@ async def verify(
     archived: Iterable[ArchivedRow] = (),
     checkpoints: Sequence[Checkpoint] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Verdict:
+) -> LogVerdict:
     """Recompute the chain from the beginning to the head. Reads all history once, in memory bounded by the number of
     live objects.
 
@@ -132,7 +132,7 @@ async def verify(
             drops=drop_check,
         )
         if wrong := wrong_move(moves):
-            problem = Problem(revision=0, message=wrong)
+            problem = ChainProblem(revision=0, message=wrong)
         problem = _another_log(log_id, log_ids) or problem
         problem = await _read_kept(session, check, drop_check, kept, remains) or problem
         archive_check = _ArchiveCheck(iter(archived))
@@ -144,9 +144,9 @@ async def verify(
             problem = check.finish(head, bytes(head_hash), live)
         if problem is None and (contradicting := await session.fetch(_WRONG_LIVE)):
             revision = contradicting[0][0]
-            problem = Problem(revision=revision, message="the table of live objects contradicts the log")
+            problem = ChainProblem(revision=revision, message="the table of live objects contradicts the log")
         problem = problem or await compare_state(session, check, drop_check, checkpoints, moves)
-    return Verdict(
+    return LogVerdict(
         problem=problem,
         revision=check.revision,
         hash=check.hash,
@@ -169,7 +169,7 @@ async def _read_kept(
     drop_check: DropCheck,
     kept: dict[int, Collection[bytes]],
     remains: dict[int, Remains],
-) -> Problem | None:
+) -> ChainProblem | None:
     """Read the rows that were copied forward into ``kept``, what erasures left of them into ``remains``, and the
     entries of the log among them into the checks. Return the last problem of a chunk."""
     problem = None
@@ -185,11 +185,11 @@ async def _read_kept(
     return problem
 
 
-def _another_log(log_id: UUID, noted: Collection[UUID]) -> Problem | None:
+def _another_log(log_id: UUID, noted: Collection[UUID]) -> ChainProblem | None:
     other = next((one for one in noted if one != log_id), None)
     if other is None:
         return None
-    return Problem(
+    return ChainProblem(
         revision=0, message=f"this is log {log_id}, not log {other}: it was recreated, or belongs to another server"
     )
 
@@ -208,7 +208,7 @@ class _ArchiveCheck:
     _next: ArchivedRow | None = None
     _begun: bool = False
 
-    def compare(self, check: ChainCheck, *, stored: bool) -> Problem | None:
+    def compare(self, check: ChainCheck, *, stored: bool) -> ChainProblem | None:
         """Compare the archived row of the newest revision in the chain, if any. ``stored``: the log has the row too."""
         if not self._begun:
             self._begun, self._next = True, next(self.rows, None)
@@ -216,9 +216,9 @@ class _ArchiveCheck:
         if row is None or row.revision > check.revision:
             return None
         if row.revision < check.revision:
-            return Problem(revision=row.revision, message="the archives have this revision twice")
+            return ChainProblem(revision=row.revision, message="the archives have this revision twice")
         if row.hash != check.hash or row.digest != check.digest or row.content not in check.digests:
-            return Problem(revision=row.revision, message="the archived row is not the one that was appended")
+            return ChainProblem(revision=row.revision, message="the archived row is not the one that was appended")
         self.unerased += row.content != check.digests[-1]
         if check.erased and row.content == check.digests[-1]:
             check.erasures.add_remains(row.revision, erasures.remains_of(row.columns), check.erased)
@@ -226,16 +226,16 @@ class _ArchiveCheck:
         self._next = next(self.rows, None)
         return None
 
-    def finish(self, head: int) -> Problem | None:
+    def finish(self, head: int) -> ChainProblem | None:
         rest = self._next if self._begun else next(self.rows, None)
         if rest is None:
             return None
-        return Problem(revision=rest.revision, message=f"it is archived, but the newest revision is {head}")
+        return ChainProblem(revision=rest.revision, message=f"it is archived, but the newest revision is {head}")
 
 
 async def _feed(
     session: Session, check: ChainCheck, archive_check: _ArchiveCheck, progress: Callable[[int], None]
-) -> Problem | None:
+) -> ChainProblem | None:
     """Feed all links to the check in revision order."""
     erased = _TombstoneReader(session.rows(ERASED, chunk=CHUNK))
     async with aclosing(erased.chunks), aclosing(links(session)) as chain:
@@ -252,7 +252,7 @@ async def _feed(
 
 async def _feed_one(
     link: Link, check: ChainCheck, archive_check: _ArchiveCheck, erased: _TombstoneReader
-) -> Problem | None:
+) -> ChainProblem | None:
     if isinstance(link, StoredJump):
         return feed_jump(check, link)
     if isinstance(link, StoredDigest):
@@ -262,12 +262,12 @@ async def _feed_one(
     return check.row(link, await erased.of(link["revision"])) or archive_check.compare(check, stored=True)
 
 
-def feed_jump(check: ChainCheck, stored: StoredJump) -> Problem | None:
+def feed_jump(check: ChainCheck, stored: StoredJump) -> ChainProblem | None:
     """Check a jump as it is stored."""
     try:
         jump = jumps.parse(stored.revision, stored.last, stored.about)
     except ValueError as error:
-        return Problem(revision=stored.revision, message=str(error))
+        return ChainProblem(revision=stored.revision, message=str(error))
     return check.jump(jump, stored.hash)
 
 
@@ -289,9 +289,9 @@ class _TombstoneReader:
             tombstones.append(self._read.popleft())
         return tombstones
 
-    async def finish(self) -> Problem | None:
+    async def finish(self) -> ChainProblem | None:
         rest = await self._next()
-        return Problem(revision=rest.revision, message="it was erased, but there is no such revision") if rest else None
+        return ChainProblem(revision=rest.revision, message="it was erased, but there is no such revision") if rest else None
 
     async def _next(self) -> Tombstone | None:
         if not self._read and not self._over:
@@ -324,7 +324,7 @@ Link: TypeAlias = Row  # of the log, or StoredDigest, or StoredJump
 class _Contradiction(Exception):
     """Two rows of one revision differ."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ChainProblem) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
@@ -344,7 +344,7 @@ async def links(session: Session) -> AsyncGenerator[Link, None]:
                         yield other
                     elif other.digest != row["digest"]:
                         message = "the tombstone is not that of the appended row"
-                        raise _Contradiction(Problem(revision=other.revision, message=message))
+                        raise _Contradiction(ChainProblem(revision=other.revision, message=message))
                     other = await anext(others, None)
                 yield row
         while other is not None:

@@ -16,7 +16,7 @@ from kubechronicle.eventlog.queries.branches import (
     MOST_CHANGES,
     BranchAnswer,
     BranchHead,
-    Outcome,
+    BranchOutcome,
 )
 from kubechronicle.eventlog.queries.chunks import Chunk, bounded, record_size
 from kubechronicle.eventlog.records import Key, Record, Who
@@ -61,15 +61,15 @@ class MemoryBranches:
         await trio.lowlevel.checkpoint()
         found = self._branches.get(branch)
         if found is None or found.erased:
-            return BranchAnswer(Outcome.GONE, 0)
+            return BranchAnswer(BranchOutcome.GONE, 0)
         head = found.head()
         if batch in found.batches:
-            return BranchAnswer(Outcome.APPENDED, found.epoch, found.batches[batch])
+            return BranchAnswer(BranchOutcome.APPENDED, found.epoch, found.batches[batch])
         if epoch != found.epoch or records[0].revision != head.revision + 1:
-            return BranchAnswer(Outcome.BEHIND, found.epoch)
+            return BranchAnswer(BranchOutcome.BEHIND, found.epoch)
         size, changes = head.bytes + sum(map(record_size, records)), head.changes + len(records)
         if size > MOST_BYTES or changes > MOST_CHANGES:
-            return BranchAnswer(Outcome.FULL, found.epoch)
+            return BranchAnswer(BranchOutcome.FULL, found.epoch)
         now = max([datetime.now(UTC), *(row.committed_at for row in found.rows[-1:])])
         for record, author in zip(records, who, strict=True):
             found.rows.append(structs.replace(record, committed_at=now, who=None, decoded=None, mark=None))
@@ -77,17 +77,17 @@ class MemoryBranches:
         found.batches[batch] = found.used_at = now
         found.changed.set()
         found.changed = trio.Event()
-        return BranchAnswer(Outcome.APPENDED, found.epoch, now)
+        return BranchAnswer(BranchOutcome.APPENDED, found.epoch, now)
 
     async def settle(self, branch: UUID, batch: UUID) -> BranchAnswer:
         await trio.lowlevel.checkpoint()
         found = self._branches.get(branch)
         if found is None:
-            return BranchAnswer(Outcome.BEHIND, 0)
+            return BranchAnswer(BranchOutcome.BEHIND, 0)
         if batch in found.batches:
-            return BranchAnswer(Outcome.APPENDED, found.epoch, found.batches[batch])
+            return BranchAnswer(BranchOutcome.APPENDED, found.epoch, found.batches[batch])
         found.epoch += 1
-        return BranchAnswer(Outcome.BEHIND, found.epoch)
+        return BranchAnswer(BranchOutcome.BEHIND, found.epoch)
 
     async def read(
         self, branch: UUID, *, after: int, limit: int, until: int = 0, scope: Key = EVERYTHING

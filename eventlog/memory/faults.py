@@ -21,7 +21,7 @@ class Fault(enum.Enum):
     LOST_IN_FLIGHT = "the connection breaks, and the transaction may still arrive: see deliver_straggler"
 
 
-class Gate:
+class FaultGate:
     """Stops calls at a held point until ``release``."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class FaultInjection:
         self.calls: defaultdict[str, int] = defaultdict(int)
         """How often each call was made, for tests that count round trips."""
         self._script: defaultdict[str, deque[Fault]] = defaultdict(deque)
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, FaultGate] = {}
 
     def fail_next(self, call: str, *faults: Fault) -> None:
         """Let the next calls of this name meet these faults, one each: ``append``, ``settle``, ``head``, ``read``,
@@ -57,13 +57,13 @@ class FaultInjection:
         self._script[call].extend(faults)
 
     @contextmanager
-    def hold(self, point: str) -> Iterator[Gate]:
+    def hold(self, point: str) -> Iterator[FaultGate]:
         """Stop calls at the point within the block.
 
         A call's name is the point before its effect. ``append.committed``, ``head.read`` and ``read.read`` are the
         points between effect and return.
         """
-        gate = self._gates[point] = Gate()
+        gate = self._gates[point] = FaultGate()
         try:
             yield gate
         finally:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-from kubechronicle.eventlog.postgres.session import ConnectionLost, Pool, Row
+from kubechronicle.eventlog.postgres.session import ConnectionLost, Row, SessionPool
 from kubechronicle.eventlog.queries import chunks
 from kubechronicle.eventlog.queries.chunks import Chunk
 
@@ -28,7 +28,7 @@ SMALL_PART: Final = 8
 
 
 async def fetch_bounded(
-    pool: Pool,
+    pool: SessionPool,
     statement: str,
     *arguments: object,
     limit: int,
@@ -59,7 +59,7 @@ async def fetch_bounded(
 
 
 async def _fetch_with_cursor(
-    pool: Pool,
+    pool: SessionPool,
     statement: str,
     *arguments: object,
     size: Callable[[Row], int],

@@ -13,7 +13,7 @@ import trio
 from kubechronicle.eventlog.errors import OutcomeUnknown
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.listener import Listener
-from kubechronicle.eventlog.postgres.session import ConnectionLost, Pool, Row
+from kubechronicle.eventlog.postgres.session import ConnectionLost, Row, SessionPool
 from kubechronicle.eventlog.postgres.sql import RECORD_COLUMNS
 from kubechronicle.eventlog.queries.branches import (
     EVERYTHING,
@@ -21,7 +21,7 @@ from kubechronicle.eventlog.queries.branches import (
     MOST_CHANGES,
     BranchAnswer,
     BranchHead,
-    Outcome,
+    BranchOutcome,
 )
 from kubechronicle.eventlog.queries.chunks import Chunk, bounded, record_size
 from kubechronicle.eventlog.records import Key, Record, Who
@@ -66,7 +66,7 @@ class BranchRows:
     ``shared``: the pool of other reads, for looks whether there are branches. ``listener``: hears of other servers.
     """
 
-    def __init__(self, pool: Pool, shared: Pool, listener: Listener) -> None:
+    def __init__(self, pool: SessionPool, shared: SessionPool, listener: Listener) -> None:
         self._pool = pool
         self._shared = shared
         self._listener = listener
@@ -135,7 +135,7 @@ class BranchRows:
 
 
 def _answer(row: Row) -> BranchAnswer:
-    return BranchAnswer(Outcome(row["outcome"]), row["epoch"], row["committed_at"])
+    return BranchAnswer(BranchOutcome(row["outcome"]), row["epoch"], row["committed_at"])
 
 
 def _author(who: Who) -> str:

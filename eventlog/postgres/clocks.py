@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 import trio
 
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.postgres.session import Pool
+from kubechronicle.eventlog.postgres.session import SessionPool
 
 # -- clock sql ---------------------------------------------------------------------------------------------------------
 #
@@ -108,7 +108,7 @@ class Clocks:
     """``skew``: seconds by which the database's clock is ahead of this server's. ``ahead``: seconds by which the newest
     commit is ahead of the later clock. Both as of the last comparison."""
 
-    def __init__(self, pool: Pool, clock: SteadyClock | None = None) -> None:
+    def __init__(self, pool: SessionPool, clock: SteadyClock | None = None) -> None:
         self._pool = pool
         self._clock = clock or SteadyClock()
         self.skew = 0.0

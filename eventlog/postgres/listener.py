@@ -18,7 +18,7 @@ from uuid import uuid4
 import trio
 
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.postgres.session import Pool, Session
+from kubechronicle.eventlog.postgres.session import Session, SessionPool
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Listener:
     """``connection``: returns the session to listen on, which others may use under ``lock``. ``senders``: see
     ``_probe``."""
 
-    def __init__(self, connection: Callable[[], Awaitable[Session]], lock: trio.Lock, senders: Pool) -> None:
+    def __init__(self, connection: Callable[[], Awaitable[Session]], lock: trio.Lock, senders: SessionPool) -> None:
         self._connection = connection
         self._lock = lock
         self._senders = senders

@@ -24,7 +24,7 @@ from kubechronicle.eventlog.postgres import change_sql, clocks, density_sql, gro
 from kubechronicle.eventlog.postgres.bounded_reads import FEW, fetch_bounded
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.servers import SEEN, DatabaseSize
-from kubechronicle.eventlog.postgres.session import Pool, Row, Session
+from kubechronicle.eventlog.postgres.session import Row, Session, SessionPool
 from kubechronicle.eventlog.queries import density, groups
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
@@ -46,7 +46,7 @@ _AFTER_HEAD = 3  # columns of a reading statement before those of the record
 class LogReads:
     """The reading half of PostgresLog."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: SessionPool) -> None:
         self._pool = pool
         self.clocks = Clocks(pool)
         self.size = DatabaseSize(pool)

@@ -98,7 +98,7 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedMigration:
     """A migration that is recorded in the database."""
 
     sha256: str
@@ -117,7 +117,7 @@ def migrations() -> list[Migration]:
     return known
 
 
-def pending(known: list[Migration], applied: Mapping[int, Applied]) -> list[Migration]:
+def pending(known: list[Migration], applied: Mapping[int, AppliedMigration]) -> list[Migration]:
     """Return the migrations to apply. ``applied``: by number. SetupError: they do not match."""
     newer = newer_than(known, applied)
     if not all(
@@ -138,7 +138,7 @@ def pending(known: list[Migration], applied: Mapping[int, Applied]) -> list[Migr
     return [migration for migration in known if migration.number not in applied]
 
 
-def newer_than(known: list[Migration], applied: Mapping[int, Applied]) -> int:
+def newer_than(known: list[Migration], applied: Mapping[int, AppliedMigration]) -> int:
     """Return the number of the newest migration that is not known here; 0: all are."""
     return max((number for number in applied if number > len(known)), default=0)
 
@@ -197,9 +197,9 @@ async def _pending_of(session: Session) -> list[Migration]:
     return pending(migrations(), await _applied_of(session))
 
 
-async def _applied_of(session: Session) -> dict[int, Applied]:
+async def _applied_of(session: Session) -> dict[int, AppliedMigration]:
     rows = await session.fetch(_APPLIED)
-    return {row["number"]: Applied(row["sha256"], row["serves_from"]) for row in rows}
+    return {row["number"]: AppliedMigration(row["sha256"], row["serves_from"]) for row in rows}
 
 
 async def _apply_first(session: Session, first: Migration) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.eventlog.postgres.session import Pool, Row
+from kubechronicle.eventlog.postgres.session import Row, SessionPool
 from kubechronicle.eventlog.queries.reads import ReadQuery, ReadRecord, Recording
 
 _RECORD: Final = "select kubechronicle.record_reads($1::json, $2::json)"
@@ -21,10 +21,10 @@ _FIELDS: Final = ReadRecord._fields
 _COLUMNS: Final = ", ".join(_FIELDS)
 
 
-class RecordedReads:
+class RecordedReadRows:
     """The recorded reads, over a pool of connections."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: SessionPool) -> None:
         self._pool = pool
 
     async def record(self, reads: Sequence[ReadRecord], recording: Recording) -> None:

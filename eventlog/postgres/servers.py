@@ -12,7 +12,7 @@ import orjson
 import trio
 
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.postgres.session import Pool, Session
+from kubechronicle.eventlog.postgres.session import Session, SessionPool
 
 # -- size --------------------------------------------------------------------------------------------------------------
 #
@@ -27,7 +27,7 @@ SIZE = "SELECT pg_database_size(current_database())"
 class DatabaseSize:
     """``bytes``: as of the last answer; None before the first."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: SessionPool) -> None:
         self._pool = pool
         self.bytes: int | None = None
 

@@ -147,7 +147,7 @@ async def acquire(free: trio.Semaphore | trio.Lock) -> None:
         await free.acquire()
 
 
-class Pool:
+class SessionPool:
     """At most ``size`` sessions, opened at the first need."""
 
     def __init__(

@@ -23,7 +23,7 @@ import trio
 
 from kubechronicle.eventlog.errors import LogUnavailable, SetupError
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND, LogReads
-from kubechronicle.eventlog.postgres.session import Pool, Session
+from kubechronicle.eventlog.postgres.session import Session, SessionPool
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
@@ -56,7 +56,7 @@ class Standby:
     ``served``: reads that it has answered. ``passed_over``: reads that the primary has answered in its place.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: SessionPool) -> None:
         self.reads = LogReads(pool)
         self.served = 0
         self.passed_over = 0
@@ -64,7 +64,7 @@ class Standby:
         self._rests_until = 0.0
         self._failing = False
 
-    async def is_usable(self, primary: LogReads, primary_pool: Pool) -> bool:
+    async def is_usable(self, primary: LogReads, primary_pool: SessionPool) -> bool:
         """Return whether a read here has the answer of the primary. Wait up to WAIT seconds for that. LogUnavailable:
         the primary does not answer."""
         if trio.current_time() < self._rests_until:
@@ -116,7 +116,7 @@ class Standby:
 
         SetupError: it is no hot standby, or one of another log.
         """
-        standby = cls(Pool(connect))
+        standby = cls(SessionPool(connect))
         try:
             in_recovery, found = (await standby._pool.fetch(_KIND, bound=QUICK_BOUND))[0]
         except LogUnavailable as error:
@@ -134,7 +134,7 @@ class Standby:
 class StandbyReads(LogReads):
     """LogReads whose searches and lists of the past run on a standby, if there is a usable one."""
 
-    def __init__(self, pool: Pool, standby: Standby | None) -> None:
+    def __init__(self, pool: SessionPool, standby: Standby | None) -> None:
         super().__init__(pool)
         self.standby = standby
 

@@ -23,7 +23,7 @@ from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.errors import Blocked, Diverged, LogError, LogUnavailable, NotSoleAppender
 from kubechronicle.eventlog.postgres import clocks, rows
 from kubechronicle.eventlog.postgres.clocks import Clocks
-from kubechronicle.eventlog.postgres.session import ConnectionSilent, LockTimeout, Pool, Row, Session
+from kubechronicle.eventlog.postgres.session import ConnectionSilent, LockTimeout, Row, Session, SessionPool
 from kubechronicle.eventlog.postgres.sqlstates import STATEMENT_TIMEOUT
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 
@@ -76,7 +76,7 @@ def blocked_by(row: Row) -> Blocked:
     return error
 
 
-async def find_blocker(pool: Pool, connect: Callable[[], Awaitable[Session]]) -> Blocked | None:
+async def find_blocker(pool: SessionPool, connect: Callable[[], Awaitable[Session]]) -> Blocked | None:
     """Return the session that blocks those of this role. None: there is none, or Postgres does not say.
 
     On a new connection if those of the pool do not answer: they may wait for the same lock.
@@ -108,7 +108,7 @@ class Trials:
     def __init__(
         self,
         availability: Availability,
-        pool: Pool,
+        pool: SessionPool,
         clocks: Clocks,
         *,
         open_appending: Callable[[], Awaitable[Session]],

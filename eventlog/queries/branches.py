@@ -42,7 +42,7 @@ class BranchHead(NamedTuple):
     erased: bool = False
 
 
-class Outcome(enum.Enum):
+class BranchOutcome(enum.Enum):
     """The outcome of an append."""
 
     APPENDED = "appended"
@@ -54,7 +54,7 @@ class Outcome(enum.Enum):
 class BranchAnswer(NamedTuple):
     """The answer to an append or a settlement. ``committed_at``: of APPENDED. ``epoch``: the present one."""
 
-    outcome: Outcome
+    outcome: BranchOutcome
     epoch: int
     committed_at: datetime | None = None
 

@@ -40,7 +40,7 @@ class MaintainedLog:
         async with self._maintenance() as session:
             return await retention.retain(session, policies, now=now, archive=archive)
 
-    async def verify(self) -> verify.Verdict:
+    async def verify(self) -> verify.LogVerdict:
         """Recompute the whole hash chain, which reads all history."""
         async with self._maintenance() as session:
             return await verify.verify(session)

@@ -14,7 +14,16 @@ from kubechronicle.eventlog.integrity.erasures import Tombstone
 from kubechronicle.eventlog.integrity.state_check import DROPS
 from kubechronicle.eventlog.integrity.verify import ERASED, KEPT, StoredDigest, StoredJump, links
 from kubechronicle.eventlog.postgres.session import Row, Session
-from kubechronicle.eventlog.transfer.backup_file import TABLES, Digests, Header, Item, Kept, Partition, TableRow, Writer
+from kubechronicle.eventlog.transfer.backup_file import (
+    TABLES,
+    BackupWriter,
+    Digests,
+    Header,
+    Item,
+    Kept,
+    Partition,
+    TableRow,
+)
 from kubechronicle.eventlog.transfer.stored_rows import from_row
 
 BATCH: Final = 500
@@ -56,7 +65,7 @@ async def write_backup(session: Session, path: Path, *, progress: Callable[[int,
     """
     async with _snapshot(session):
         header = await _header(session)
-        writer = await trio.to_thread.run_sync(Writer, path, header)
+        writer = await trio.to_thread.run_sync(BackupWriter, path, header)
         try:
             async with aclosing(_items(session)) as items:
                 batch: list[Item] = []

@@ -109,7 +109,7 @@ Item: TypeAlias = Kept | Tombstone | StoredJump | Digests | StoredRow | TableRow
 # Writing
 
 
-class Writer:
+class BackupWriter:
     """Writes one file. Call ``finish`` at the end, or ``abandon``. BackupError."""
 
     def __init__(self, path: Path, header: Header) -> None:

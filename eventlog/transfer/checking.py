@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from kubechronicle.eventlog.integrity import drops, erasures
-from kubechronicle.eventlog.integrity.chain import ChainCheck, Problem, columns_of, kept_digests
+from kubechronicle.eventlog.integrity.chain import ChainCheck, ChainProblem, columns_of, kept_digests
 from kubechronicle.eventlog.integrity.drops import DropCheck
 from kubechronicle.eventlog.integrity.erasures import Remains, Tombstone
 from kubechronicle.eventlog.integrity.verify import StoredJump, feed_jump
@@ -51,7 +51,7 @@ class BackupCheck:
         self.committed_at = header.committed_at
         self.marks = Head(revision=header.revision, compacted=header.compacted, compacted_of=header.compacted_of)
 
-    def add(self, item: Item) -> Problem | None:
+    def add(self, item: Item) -> ChainProblem | None:
         if isinstance(item, StoredRow):
             return self.chain.row(item, self._erased.pop(item["revision"], _NONE))
         if isinstance(item, StoredJump):
@@ -67,7 +67,7 @@ class BackupCheck:
             self._erased.setdefault(item.revision, []).append(item)
         return None
 
-    def _add_kept(self, row: StoredRow) -> Problem | None:
+    def _add_kept(self, row: StoredRow) -> ChainProblem | None:
         self._kept[row["revision"]] = kept_digests(row)
         if self._drops is not None:
             self._drops.add_kept(row["revision"], row["digest"])
@@ -75,12 +75,12 @@ class BackupCheck:
             self._remains[row["revision"]] = rest
         return self.chain.add_entry(row)
 
-    def finish(self) -> Problem | None:
+    def finish(self) -> ChainProblem | None:
         """Compare the end with the header."""
         if self._erased:
             revision = min(self._erased)
-            return Problem(revision=revision, message="it was erased, but there is no such revision")
+            return ChainProblem(revision=revision, message="it was erased, but there is no such revision")
         if problem := self.chain.finish(self.header.revision, self.header.hash, self.chain.current):
             return problem
         found = self._drops.finish(self.marks) if self._drops is not None else None
-        return Problem(revision=found[0], message=found[1]) if found is not None else None
+        return ChainProblem(revision=found[0], message=found[1]) if found is not None else None

@@ -1,7 +1,7 @@
 """Restoring a backup into an empty log, whole or as of an earlier revision. The chain is proved while it is read.
 
 As of revision N, the rows up to N are restored, with the objects that existed then. Resources whose history begins
-after N (events, leases) have only those of their objects that have not changed since. ``Restored.partial`` names them.
+after N (events, leases) have only those of their objects that have not changed since. ``RestoredLog.partial`` has them.
 Branches over N or an earlier revision have their changes as of the backup.
 """
 
@@ -81,7 +81,7 @@ class BadTarget(LogError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class RestoredLog:
     """The result. ``partial``: resources of which only a part of the objects is known."""
 
     revision: int
@@ -111,7 +111,7 @@ def revision_at(reader: Reader, moment: datetime) -> int:
 
 async def restore(
     session: Session, reader: Reader, *, revision: int, migration: int, progress: Callable[[int, int], None]
-) -> Restored:
+) -> RestoredLog:
     """Restore into the empty log of ``session``, or leave it empty. Damaged, BadTarget, BackupError, SetupError.
 
     ``revision``: the state to restore; that of the header for all.
@@ -239,7 +239,7 @@ class _Restoring:
                     await self.loader.session.fetch(_WEEKS, lines)
                 await self.loader.session.fetch(_TABLE[table], lines)
 
-    async def finish(self) -> Restored:
+    async def finish(self) -> RestoredLog:
         """Set the head. Damaged."""
         header, chain = self.check.header, self.check.chain
         whole = self.target == header.revision
@@ -255,7 +255,7 @@ class _Restoring:
             compacted=header.compacted,
             compacted_of=marks,
         )
-        return Restored(
+        return RestoredLog(
             revision=self.target,
             hash=chain.hash,
             committed_at=committed_at,

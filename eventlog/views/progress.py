@@ -7,7 +7,7 @@ import trio
 from kubechronicle.eventlog.errors import Diverged
 
 
-class Progress:
+class ViewProgress:
     """``applied``: everything up to this revision is in the views. ``restarts``: how often it went back."""
 
     __slots__ = ("_waiting", "applied", "restarts")

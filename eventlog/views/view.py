@@ -22,7 +22,7 @@ from msgspec import structs
 from kubechronicle.eventlog.entries import NOTHING, UNREADABLE, Describe, Entry, Event, entry_of
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.records import Operation, Record
-from kubechronicle.eventlog.views.progress import Progress
+from kubechronicle.eventlog.views.progress import ViewProgress
 from kubechronicle.eventlog.views.sorted_store import FieldIndex, SortedStore, merge
 from kubechronicle.eventlog.watching.dispatcher import Dispatcher, WatcherGroups
 
@@ -184,7 +184,7 @@ class View:
         "window",
     )
 
-    def __init__(self, resource: str, *, describe: Describe, progress: Progress, dispatcher: Dispatcher) -> None:
+    def __init__(self, resource: str, *, describe: Describe, progress: ViewProgress, dispatcher: Dispatcher) -> None:
         self.resource = resource
         self.window = Window()
         self.watchers = WatcherGroups(dispatcher)

@@ -15,7 +15,7 @@ from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, Plai
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.records import Head, Record
-from kubechronicle.eventlog.views.progress import Progress
+from kubechronicle.eventlog.views.progress import ViewProgress
 from kubechronicle.eventlog.views.sorted_store import page_of
 from kubechronicle.eventlog.views.view import Follow, View, ViewStatistics
 from kubechronicle.eventlog.watching.cursors import WatchCursor
@@ -55,7 +55,7 @@ class Views:
         self._erasure_callbacks: list[Callable[[], None]] = []
         self._describe = describe
         self._plain = plain
-        self._progress = Progress()
+        self._progress = ViewProgress()
         self._views = _ByResource(self._new)
         self.by_resource: Mapping[str, View] = self._views
         self._loaded = 0

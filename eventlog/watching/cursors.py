@@ -21,7 +21,13 @@ import trio
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.records import Operation
-from kubechronicle.eventlog.watching.dispatcher import EVERYTHING, MAX_SHARED_BATCHES, Batch, Interest, SharedBatches
+from kubechronicle.eventlog.watching.dispatcher import (
+    EVERYTHING,
+    MAX_SHARED_BATCHES,
+    EventBatch,
+    Interest,
+    SharedBatches,
+)
 from kubechronicle.eventlog.watching.sources import HistorySource, WatchedView
 
 CURSOR_BATCH = 500
@@ -33,7 +39,7 @@ HISTORY_CHUNK = 500
 HISTORY_RANGE = 200_000
 """Revisions searched at once. Where few of them are in scope, such as in a small namespace, a search takes 0.1 s."""
 
-Take: TypeAlias = "Callable[[Batch], bool]"
+Take: TypeAlias = "Callable[[EventBatch], bool]"
 """Takes the batch that follows the events returned before, whole or not at all. False: it cannot take it now."""
 
 
@@ -161,7 +167,7 @@ class WatchCursor:
         self._revision = batch.until
         return batch
 
-    def _next_in_memory(self) -> Batch:
+    def _next_in_memory(self) -> EventBatch:
         """Return the events in memory that follow ``_revision``."""
         events, start = self._view.window.events, self._view.window.after(self._revision)
         if self._scope is None:
@@ -174,8 +180,8 @@ class WatchCursor:
                     if len(matching) == CURSOR_BATCH:
                         break
         if len(matching) == CURSOR_BATCH:
-            return Batch(matching, matching[-1].revision)
-        return Batch(matching, max(self._revision, self._view.applied))
+            return EventBatch(matching, matching[-1].revision)
+        return EventBatch(matching, max(self._revision, self._view.applied))
 
     async def _read_history(self) -> list[Event]:
         """Return the events of a chunk of the log, and move ``_revision`` past it."""

@@ -48,7 +48,7 @@ MAX_SHARED_BATCHES = 32
 """Batches kept during one round. Few are needed, but the view may advance many times while the round lasts."""
 
 
-class Batch(list[Event]):
+class EventBatch(list[Event]):
     """Events that follow a position in the history of a resource.
 
     ``until``: the revision after which the next batch begins.
@@ -63,7 +63,7 @@ class Batch(list[Event]):
         self.encodings: dict[object, Any] = {}
 
 
-SharedBatches: TypeAlias = dict[object, Batch]
+SharedBatches: TypeAlias = dict[object, EventBatch]
 """Batches of one round, by position and scope. Most watchers of a group need the same batch."""
 
 

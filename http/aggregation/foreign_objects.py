@@ -37,7 +37,7 @@ METADATA: Final = ",".join(
 )
 
 
-class ForeignObjects:
+class RemoteObjects:
     """``registry``: returns the resources of this server; a foreign one of the same name is left out."""
 
     def __init__(

@@ -27,7 +27,7 @@ from kubechronicle.http.context import Context
 from kubechronicle.http.messages import SWITCHED, Request, Response, Upgrade
 from kubechronicle.http.outgoing.client import AskError
 from kubechronicle.http.proxying.answers import CACHE_CONTROL, HOP_BY_HOP, answer_of, named_by_connection, passed_fields
-from kubechronicle.http.proxying.backend_request import BackendFailed, Drain, close_now
+from kubechronicle.http.proxying.backend_request import BackendDrain, BackendFailed, close_now
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
@@ -121,7 +121,7 @@ class Proxy:
         self._rejects_redirects = rejects_redirects
 
     async def answer(
-        self, request: Request, context: Context, api_service: ApiService, drain: Drain, kept: KeptStreams
+        self, request: Request, context: Context, api_service: ApiService, drain: BackendDrain, kept: KeptStreams
     ) -> Response:
         """Return the answer of the server behind an APIService, or 503 if there is none.
 
@@ -164,7 +164,7 @@ class Proxy:
         context: Context,
         api_service: ApiService,
         url: str,
-        drain: Drain,
+        drain: BackendDrain,
         kept: KeptStreams,
     ) -> Response:
         body, target, host = await body_begin(request), forwarded_target(request), url.removeprefix("https://")

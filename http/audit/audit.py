@@ -20,7 +20,7 @@ from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
-from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, Backend
+from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, AuditBackend
 from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.audit.record import (
     MAX_USER_AGENT,
@@ -88,12 +88,12 @@ class Audit:
     """
 
     matcher: Matcher
-    backends: Sequence[Backend]
+    backends: Sequence[AuditBackend]
     metrics: AuditMetrics
     tells_changes: bool = False
     blocking: bool = field(init=False)
     _strict: list[bool] = field(init=False)
-    only: Backend | None = field(init=False)
+    only: AuditBackend | None = field(init=False)
     _by_name: bool = field(init=False)
     _templates: dict[tuple[object, ...], Template] = field(init=False, default_factory=lambda: kept("audit templates"))
 

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import trio
 
-from kubechronicle.api.audit.events import Event, Offered, legacy_line
+from kubechronicle.api.audit.events import AuditEvent, Offered, legacy_line
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class WebhookSettings:
     truncate: TruncateSettings = TruncateSettings()
 
 
-class Backend(Protocol):
+class AuditBackend(Protocol):
     """A destination of events."""
 
     @property
@@ -120,7 +120,7 @@ class Delivery:
 
 def log_lost(plugin: str, why: str, events: Sequence[Offered]) -> None:
     """Log events that a backend has not recorded, so that the server's log has their main facts."""
-    lines = [legacy_line(Event.of(event).facts()) for event in events[:MOST_LOGGED]]
+    lines = [legacy_line(AuditEvent.of(event).facts()) for event in events[:MOST_LOGGED]]
     log.error(
         "Error in audit plugin '%s' affecting %d audit events: %s\nImpacted events:\n%s",
         plugin, len(events), why, "\n".join(lines),

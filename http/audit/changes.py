@@ -31,7 +31,7 @@ MOST_SHOWN: Final = 16 * 1024
 TOO_LONG: Final = "[...]"
 
 
-class Change:
+class AuditedChange:
     """The change of one object. ``after``: the stored object, or that of a dry run."""
 
     __slots__ = ("_after", "_before", "_resource")

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, cast
 
 import trio
 
-from kubechronicle.api.audit.events import OVERHEAD, Event, Offered, legacy_line
+from kubechronicle.api.audit.events import OVERHEAD, AuditEvent, Offered, legacy_line
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
 from kubechronicle.http.audit.log_file import DAY, MEBIBYTE, LogFile
@@ -279,16 +279,16 @@ class LogBackend:
     def _lines(self, events: list[Offered]) -> list[bytes]:
         """Return the lines of events, in their order."""
         if not self._plain:
-            return [self._line(Event.of(event)) for event in events]
+            return [self._line(AuditEvent.of(event)) for event in events]
         lines = []
         for event in events:
             if not isinstance(event, bytes):
-                made = event if isinstance(event, Event) else event.made()
+                made = event if isinstance(event, AuditEvent) else event.made()
                 event = made if isinstance(made, bytes) else made.encoded() + b"\n"
             lines.append(event)
         return lines
 
-    def _line(self, event: Event) -> bytes:
+    def _line(self, event: AuditEvent) -> bytes:
         """Return the line of an event; b"" for one that is too long even without its objects."""
         if self._legacy:
             return f"{legacy_line(event.facts())}\n".encode(errors="replace")

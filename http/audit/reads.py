@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.matching import Matcher
-from kubechronicle.api.audit.policy import Policy, PolicyError
+from kubechronicle.api.audit.policy import AuditPolicy, PolicyError
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.log import ReadLog
 from kubechronicle.eventlog.queries.reads import ReadRecord, Recording
@@ -62,7 +62,7 @@ class ReadRecorder(Collector):
     """Notes reads and writes them. ``days``: how long they are kept; 0: for ever."""
 
     def __init__(
-        self, log_: ReadLog, policy: Policy, *, revision: Callable[[], int], server: str = "", days: int = 0
+        self, log_: ReadLog, policy: AuditPolicy, *, revision: Callable[[], int], server: str = "", days: int = 0
     ) -> None:
         self._log = log_
         self._matcher = Matcher(policy)
@@ -77,7 +77,7 @@ class ReadRecorder(Collector):
         self._drops = RateLimitedLog(log, "Reads are not recorded: the buffer is full")
         self._failures = RateLimitedLog(log, "Reads cannot be recorded now, trying again")
 
-    def _new_recording(self, policy: Policy) -> Recording:
+    def _new_recording(self, policy: AuditPolicy) -> Recording:
         now = time.time()
         return Recording(uuid4(), self._server, now, now, 0, clean=False, policy=shown_policy(policy))
 
@@ -241,7 +241,7 @@ def form_of(request: Request, context: Context) -> str:
     return "object"
 
 
-def shown_policy(policy: Policy) -> Mapping[str, Any]:
+def shown_policy(policy: AuditPolicy) -> Mapping[str, Any]:
     """Return a policy as readers of recordings see it: its rules, without empty fields."""
     rules = []
     for rule in policy.rules:

@@ -16,7 +16,7 @@ from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.events import (
     SECONDS,
     THOUSAND,
-    Event,
+    AuditEvent,
     Line,
     is_quick,
     json_bytes,
@@ -33,7 +33,7 @@ from kubechronicle.api.values.caches import kept
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.request_parts import Parts
-from kubechronicle.http.audit.changes import CHANGES, EFFECT, NO_OP, REVISION, Change
+from kubechronicle.http.audit.changes import CHANGES, EFFECT, NO_OP, REVISION, AuditedChange
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import Decision, Verdict
 
@@ -113,7 +113,7 @@ class RequestAudit(Parts):
     _annotations: dict[str, str] | None = None
     _more = b""
     _changed: dict[str, str] | None = None
-    _change: Change | None = None
+    _change: AuditedChange | None = None
     _request: Payload | None = None
     _response: Payload | None = None
     _stage = policies.COMPLETE
@@ -178,7 +178,7 @@ class RequestAudit(Parts):
         elif isinstance(after, Entry):
             self.annotate_late(REVISION, str(after.revision))
         if before is not None and effect != NO_OP and self.decision.rank >= REQUEST:
-            self._change, self._is_plain = Change(resource, before, after), False
+            self._change, self._is_plain = AuditedChange(resource, before, after), False
             self.size += self._change.size
 
     def _show_request(self, payload: Payload) -> None:
@@ -200,7 +200,7 @@ class RequestAudit(Parts):
             self.size += response.size
             self._response, self._is_plain = response, False
 
-    def made(self) -> Event | Line:
+    def made(self) -> AuditEvent | Line:
         """Return the last event."""
         if self._is_plain:
             return self._line(self._stage, self.moment, self.status)
@@ -208,7 +208,9 @@ class RequestAudit(Parts):
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def event(self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None) -> Event | Line:
+    def event(
+        self, stage: str, moment: float, *, status: bytes = b"", response: Payload | None = None
+    ) -> AuditEvent | Line:
         """Return the event of a stage. ``moment``: its time in seconds since the epoch. ``status``: as JSON."""
         if self._is_plain and response is None:
             return self._line(stage, moment, status)
@@ -232,7 +234,7 @@ class RequestAudit(Parts):
         omit = decision.omit_managed_fields
         if not omit and is_quick(request) and is_quick(response):
             return b"".join((*head, *objects_of(request, response), *tail))
-        return Event(b"".join(head), b"".join(tail)[:-1], request, response, omit_managed_fields=omit)
+        return AuditEvent(b"".join(head), b"".join(tail)[:-1], request, response, omit_managed_fields=omit)
 
     def _line(self, stage: str, moment: float, status: bytes) -> Line:
         """Return the event of a request about which nothing is noted but the verdict: most reads.

@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.api.audit.events import HEAD, Event, Offered
+from kubechronicle.api.audit.events import HEAD, AuditEvent, Offered
 from kubechronicle.http.audit.backends import BATCH, MOST_BYTES, Delivery, WebhookSettings, log_lost
 from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.outgoing.backoff import Backoff
@@ -48,7 +48,7 @@ class WebhookBackend:
         self._client = client
         self._metrics = metrics
         self._buffered = settings.mode == BATCH
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[AuditEvent] = deque()
         self._bytes = 0
         self._full = trio.Event()
         self._deliveries: deque[Delivery] = deque()
@@ -66,7 +66,7 @@ class WebhookBackend:
         return len(self._waiting) + sum(len(batch.events) for batch in self._in_flight)
 
     def offer(self, event: Offered) -> Delivery | None:
-        event = Event.of(event)
+        event = AuditEvent.of(event)
         if not self._buffered:
             return self._send_alone(event)
         size = event.size
@@ -80,7 +80,7 @@ class WebhookBackend:
             self._full.set()
         return None
 
-    def _send_alone(self, event: Event) -> Delivery:
+    def _send_alone(self, event: AuditEvent) -> Delivery:
         delivery = Delivery(event)
         if self._nursery is None:
             delivery.finish(ok=False)
@@ -89,7 +89,7 @@ class WebhookBackend:
             self._nursery.start_soon(self._deliver, event, delivery)
         return delivery
 
-    async def _deliver(self, event: Event, delivery: Delivery) -> None:
+    async def _deliver(self, event: AuditEvent, delivery: Delivery) -> None:
         ok = False
         try:
             ok = await self._send(_Batch([event], event.size))
@@ -154,7 +154,7 @@ class WebhookBackend:
         self._bytes -= batch.size
         return ok
 
-    async def _post(self, events: Sequence[Event], body: bytes, attempts: int) -> bool:
+    async def _post(self, events: Sequence[AuditEvent], body: bytes, attempts: int) -> bool:
         backoff = Backoff(initial=self._settings.initial_backoff, factor=FACTOR, jitter=JITTER, steps=attempts)
         waits = backoff.waits()
         while True:
@@ -173,13 +173,13 @@ class WebhookBackend:
             self._failures.error(why)
             await trio.sleep(wait)
 
-    def _bodies(self, events: Sequence[Event]) -> list[tuple[list[Event], bytes]]:
+    def _bodies(self, events: Sequence[AuditEvent]) -> list[tuple[list[AuditEvent], bytes]]:
         """Return the bodies to send, each with its events. Runs in a thread."""
         limits = self._settings.truncate
         if not limits.enabled:
             return [(list(events), _joined([event.encoded() for event in events]))]
-        bodies: list[tuple[list[Event], bytes]] = []
-        held: list[Event] = []
+        bodies: list[tuple[list[AuditEvent], bytes]] = []
+        held: list[AuditEvent] = []
         items: list[bytes] = []
         size = 0
         for event in events:
@@ -204,7 +204,7 @@ class _Batch:
 
     __slots__ = ("events", "size")
 
-    def __init__(self, events: Sequence[Event], size: int) -> None:
+    def __init__(self, events: Sequence[AuditEvent], size: int) -> None:
         self.events = events
         self.size = size
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, User
 from kubechronicle.http.messages import Request
 
 # -- token file --------------------------------------------------------------------------------------------------------
@@ -110,11 +110,11 @@ def subprotocol_token(request: Request) -> str | None:
     if not tokens:
         return None
     if len(tokens) > 1 or not _BASE64URL.fullmatch(tokens[0]):
-        raise Rejected
+        raise CredentialRejected
     try:
         token = base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise Rejected from None
+        raise CredentialRejected from None
     if token and not others:
-        raise Rejected
+        raise CredentialRejected
     return token or None

@@ -24,7 +24,14 @@ from kubechronicle.http.authentication.interfaces import Authenticator, Identifi
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.token_cache import HasCache
-from kubechronicle.http.authentication.user import ANONYMOUS_USER, NoCredential, NotSeen, Rejected, User, authenticated
+from kubechronicle.http.authentication.user import (
+    ANONYMOUS_USER,
+    CredentialRejected,
+    NoCredential,
+    NotSeen,
+    User,
+    authenticated,
+)
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.messages import Request
 
@@ -82,11 +89,11 @@ class AuthenticationChain:
         return user
 
     def _identify(self, request: Request, warnings: list[str], notes: dict[str, str] | None) -> User:
-        rejected: Rejected | None = None
+        rejected: CredentialRejected | None = None
         for authenticator in self._authenticators:
             try:
                 user = authenticator.authenticate(request)
-            except Rejected as error:
+            except CredentialRejected as error:
                 rejected = _worse(rejected, error)
                 continue
             if user is not None:
@@ -96,14 +103,14 @@ class AuthenticationChain:
             token = bearer_token(authorization) if authorization else None
             if token is not None:
                 return self._bearer(token, warnings, notes)
-        except Rejected as error:
+        except CredentialRejected as error:
             rejected = _worse(rejected, error)
         if request.websocket is not None:
             try:
                 token = subprotocol_token(request)
                 if token is not None:
                     return self._bearer(token, warnings, notes)
-            except Rejected as error:
+            except CredentialRejected as error:
                 rejected = _worse(rejected, error)
         if rejected is not None:
             raise rejected
@@ -125,11 +132,11 @@ class AuthenticationChain:
 
     def _bearer(self, token: str, warnings: list[str], notes: dict[str, str] | None) -> User:
         """Return the user of a token. Raises Rejected."""
-        rejected: Rejected | None = None
+        rejected: CredentialRejected | None = None
         for authenticator in self._tokens:
             try:
                 identified = authenticator.user_of(token, self.audiences)
-            except Rejected as error:
+            except CredentialRejected as error:
                 if notes is not None:
                     notes.update(error.annotations)
                 rejected = _worse(rejected, error)
@@ -139,7 +146,7 @@ class AuthenticationChain:
                 if identified.annotations and notes is not None:
                     notes.update(identified.annotations)
                 return self._authenticated(identified.user)
-        raise rejected if rejected is not None else Rejected(INVALID)
+        raise rejected if rejected is not None else CredentialRejected(INVALID)
 
     def authenticate_token(self, token: str, audiences: Sequence[str] = ()) -> Identified:
         """Return the user of a token for a TokenReview, and the audiences for which it is valid.
@@ -149,11 +156,11 @@ class AuthenticationChain:
         """
         wanted = tuple(audiences) or self.audiences
         ours = tuple(audience for audience in wanted if audience in self.audiences)
-        reasons, kind = [INVALID], Rejected
+        reasons, kind = [INVALID], CredentialRejected
         for authenticator in self._tokens:
             try:
                 identified = authenticator.user_of(token, wanted)
-            except Rejected as rejected:
+            except CredentialRejected as rejected:
                 kind = NotSeen if isinstance(rejected, NotSeen) else kind
                 reasons += [rejected.why] if rejected.why else []
                 continue
@@ -162,6 +169,6 @@ class AuthenticationChain:
         raise kind(reasons[0] if len(reasons) == 1 else f"[{', '.join(dict.fromkeys(reasons))}]")
 
 
-def _worse(before: Rejected | None, error: Rejected) -> Rejected:
+def _worse(before: CredentialRejected | None, error: CredentialRejected) -> CredentialRejected:
     """Return the first error, unless the later one may change once the views have caught up."""
     return error if before is None or isinstance(error, NotSeen) else before

@@ -15,7 +15,7 @@ from kubechronicle.actors.loops.service_accounts.legacy_tokens import LAST_USED,
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
-from kubechronicle.http.authentication.user import Rejected
+from kubechronicle.http.authentication.user import CredentialRejected
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class TokenUses:
         if secret.labels.get(INVALID_SINCE):
             self._tokens["serviceaccount_invalid_legacy_auto_token_uses"] += 1
             where = f"{token.namespace}/{token.secret} for service account {token.namespace}/{token.account}"
-            raise Rejected(
+            raise CredentialRejected(
                 f"the token in secret {where} has been marked invalid. Use tokens from the TokenRequest API or "
                 f"manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to "
                 "temporarily allow use of this token",

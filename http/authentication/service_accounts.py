@@ -38,7 +38,7 @@ from kubechronicle.http.authentication.legacy_tokens import (
 )
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.token_issuer import KnownKeys, ServiceAccountIssuer
-from kubechronicle.http.authentication.user import NotSeen, Rejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, NotSeen, User
 
 USER_PREFIX: Final = "system:serviceaccount:"
 EXTRA: Final = "authentication.kubernetes.io/"
@@ -87,7 +87,7 @@ class _Named:
                 self.check(entry)
             self.revision = entry.revision
         if self.deleted < now - self.leeway:
-            raise Rejected(self.gone)
+            raise CredentialRejected(self.gone)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,15 +168,15 @@ class ServiceAccountTokens:
             common = tuple(audience for audience in audiences if audience in identified.audiences)
             if not common:
                 ours, target = _quoted(identified.audiences), _quoted(audiences)
-                raise Rejected(f"token audiences {ours} is invalid for the target audiences {target}")
+                raise CredentialRejected(f"token audiences {ours} is invalid for the target audiences {target}")
             identified = Identified(identified.user, common)
         now = self._clock()
         if now + LEEWAY < known.begins:
-            raise Rejected("service account token is not valid yet")
+            raise CredentialRejected("service account token is not valid yet")
         if now - LEEWAY > known.ends:
-            raise Rejected("service account token has expired")
+            raise CredentialRejected("service account token has expired")
         if now + LEEWAY < known.issued:
-            raise Rejected("service account token is issued in the future")
+            raise CredentialRejected("service account token is issued in the future")
         for each in known.named:
             each.look(now)
         if known.stored_in is not None:
@@ -205,9 +205,9 @@ class ServiceAccountTokens:
             return None
         keys = self._keys.of(parsed.key_id)
         if not keys:
-            raise Rejected("invalid signature, no keys found")
+            raise CredentialRejected("invalid signature, no keys found")
         if not any(key.verify(parsed) for key in keys):
-            raise Rejected("go-jose/go-jose: error in cryptographic primitive")
+            raise CredentialRejected("go-jose/go-jose: error in cryptographic primitive")
         audiences = _audiences_of(claims) or self._audiences
         user, named = self._legacy(claims, token) if legacy else self._bound(claims)
         private = {} if legacy else _mapping(claims, "kubernetes.io")
@@ -262,9 +262,11 @@ class ServiceAccountTokens:
     ) -> None:
         """Add the configuration of a webhook that a token names, and what the token attests."""
         if not self._hook_tokens:
-            raise Rejected(f"feature gate {go_quote(HOOKS_GATE)} is disabled, but token is webhook bound")
+            raise CredentialRejected(f"feature gate {go_quote(HOOKS_GATE)} is disabled, but token is webhook bound")
         if not (groups := _mapping(private, "attestations").get(REVIEW_GROUPS)):
-            raise Rejected(f"bound object was a webhook config, but {go_quote(REVIEW_GROUPS)} attestation is missing")
+            raise CredentialRejected(
+                f"bound object was a webhook config, but {go_quote(REVIEW_GROUPS)} attestation is missing"
+            )
         other, key = f"{kind} UID ({{}}) does not match service account validating ref claim ({{}})", kind.lower()
         named.append(_Named(view, "", *hook, GONE, other, GONE))
         extra[f"{EXTRA}{key}-name"], extra[f"{EXTRA}{key}-uid"] = (hook[0],), (hook[1],)
@@ -286,9 +288,9 @@ class ServiceAccountTokens:
         )
         for label, value in present:
             if not value:
-                raise Rejected(f"{label} claim is missing")
+                raise CredentialRejected(f"{label} claim is missing")
         if subject != f"{USER_PREFIX}{namespace}:{name}":
-            raise Rejected("sub claim is invalid")
+            raise CredentialRejected("sub claim is invalid")
         user = service_account_user(namespace, name, uid, {})
         if not self._lookup:
             return user, []
@@ -355,7 +357,7 @@ def _mapping(claims: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise Rejected(f"claim {name} is no object")
+        raise CredentialRejected(f"claim {name} is no object")
     return found
 
 
@@ -364,7 +366,7 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     if found is None:
         return ""
     if not isinstance(found, str):
-        raise Rejected(f"claim {name} is no text")
+        raise CredentialRejected(f"claim {name} is no text")
     return found
 
 
@@ -381,7 +383,7 @@ def _moment(claims: Mapping[str, Any], name: str, default: float) -> float:
     if found is None:
         return default
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise Rejected(f"claim {name} is no time")
+        raise CredentialRejected(f"claim {name} is no time")
     return float(found)
 
 
@@ -392,7 +394,7 @@ def _audiences_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
     if found is None:
         return ()
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise Rejected("claim aud is no list of texts")
+        raise CredentialRejected("claim aud is no list of texts")
     return tuple(found)
 
 

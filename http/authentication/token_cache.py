@@ -25,7 +25,7 @@ import trio
 from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.metrics import CacheMetrics
-from kubechronicle.http.authentication.user import NotSeen, Rejected
+from kubechronicle.http.authentication.user import CredentialRejected, NotSeen
 
 # Cached answers: twice 5,000 nodes and 10,000 namespaces, as in kube-apiserver.
 SIZE: Final = 32 * 1024
@@ -34,11 +34,11 @@ SIZE: Final = 32 * 1024
 MAX_BEGUN: Final = 64
 MAX_AUDIENCES: Final = 16
 
-Answer = Identified | Rejected | None
+Answer = Identified | CredentialRejected | None
 """The token's user, the error of a wrong token, or None for an unknown token."""
 
 
-class NoAnswer(Rejected):
+class NoAnswer(CredentialRejected):
     """The webhook gave no answer. Raised for the requests that waited, and not cached."""
 
 

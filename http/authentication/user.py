@@ -23,7 +23,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class Rejected(Exception):
+class CredentialRejected(Exception):
     """A credential was presented and is wrong.
 
     ``why``: the error of a TokenReview for a token with a valid signature. It never holds the credential. The client
@@ -37,11 +37,11 @@ class Rejected(Exception):
         self.annotations = annotations
 
 
-class NoCredential(Rejected):
+class NoCredential(CredentialRejected):
     """No credential was presented, and one is required."""
 
 
-class NotSeen(Rejected):
+class NotSeen(CredentialRejected):
     """Rejected because an object is missing from this replica's view or differs from the credential.
 
     The view may only lag behind that of the replica that issued the credential.

@@ -18,7 +18,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_an
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.token_cache import Answer as Known
 from kubechronicle.http.authentication.token_cache import NoAnswer, TokenCache
-from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, User
 from kubechronicle.http.outgoing import reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff, ask_patiently
 from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
@@ -85,8 +85,8 @@ class WebhookTokens:
             if known is None:
                 raise _Question(self, key, token, tuple(audiences))
             answer = known[0]
-        if isinstance(answer, Rejected):
-            raise Rejected(answer.why)
+        if isinstance(answer, CredentialRejected):
+            raise CredentialRejected(answer.why)
         return answer
 
     async def ask(self, token: str, audiences: Sequence[str]) -> Known:

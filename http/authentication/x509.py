@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.eventlog.histograms import Histogram
 from kubechronicle.http.authentication.authorities import UNREADABLE, Bundle, chain_to, validity
-from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
+from kubechronicle.http.authentication.user import CREDENTIAL_ID, CredentialRejected, User
 from kubechronicle.http.loops import VIA, has_come_back
 from kubechronicle.http.messages import Request
 
@@ -164,9 +164,9 @@ class ClientCertificates:
             return None
         subject = self._certificates.user_of(request)
         if subject is None or subject.user is None:
-            raise Rejected
+            raise CredentialRejected
         if VIA in request.headers.first and has_come_back(request.headers, request.peer_certificate):
-            raise Rejected
+            raise CredentialRejected
         if self.remaining is not None:
             self.remaining.note(subject.ends - self._clock())
         return subject.user if self._reads_uid else replace(subject.user, uid="")

@@ -30,7 +30,7 @@ from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.schema import check
 from kubechronicle.http.authentication.user import GROUP_AUTHENTICATED, User
-from kubechronicle.http.authorization.decision import ALLOWED, Decision, NotInHistory, Rules, Verdict
+from kubechronicle.http.authorization.decision import ALLOWED, Decision, NotInHistory, UserRules, Verdict
 from kubechronicle.http.authorization.view_follower import FollowedViews
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class PolicyFileError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AbacPolicy:
     """One line. ``user`` and ``group`` are "" if missing; ``*`` becomes the group system:authenticated."""
 
     user: str = ""
@@ -88,9 +88,9 @@ class PolicyV1Beta1:
 
     spec: PolicySpec = PolicySpec()
 
-    def policy(self) -> Policy:
+    def policy(self) -> AbacPolicy:
         spec = self.spec
-        policy = Policy(
+        policy = AbacPolicy(
             user=spec.user,
             group=spec.group,
             readonly=spec.readonly,
@@ -114,8 +114,8 @@ class PolicyV0:
     resource: str = ""
     namespace: str = ""
 
-    def policy(self) -> Policy:
-        policy = Policy(
+    def policy(self) -> AbacPolicy:
+        policy = AbacPolicy(
             user=self.user,
             group=self.group,
             readonly=self.readonly,
@@ -128,14 +128,14 @@ class PolicyV0:
         return _for_authenticated(policy) if everyone else policy
 
 
-def _for_authenticated(policy: Policy) -> Policy:
+def _for_authenticated(policy: AbacPolicy) -> AbacPolicy:
     return replace(policy, user="", group=GROUP_AUTHENTICATED)
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def read_policy_file(path: Path) -> list[Policy]:
+def read_policy_file(path: Path) -> list[AbacPolicy]:
     """Return the policies of a file. Raises PolicyFileError."""
     try:
         with path.open("rb") as file:
@@ -147,9 +147,9 @@ def read_policy_file(path: Path) -> list[Policy]:
     return parse_policies(data, str(path))
 
 
-def parse_policies(data: bytes, path: str) -> list[Policy]:
+def parse_policies(data: bytes, path: str) -> list[AbacPolicy]:
     """Return the policies of a file's content, without blank lines and comments (``#``). Raises PolicyFileError."""
-    policies: list[Policy] = []
+    policies: list[AbacPolicy] = []
     unversioned = 0
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip() or line.lstrip().startswith(b"#"):
@@ -170,7 +170,7 @@ def parse_policies(data: bytes, path: str) -> list[Policy]:
     return policies
 
 
-def _policy(line: bytes) -> tuple[str, Policy, list[str]]:
+def _policy(line: bytes) -> tuple[str, AbacPolicy, list[str]]:
     """Return a line's version, its policy, and its unknown fields. Raises ValueError."""
     codec = json_codec if line.lstrip().startswith(b"{") else yaml_codec
     try:
@@ -213,7 +213,7 @@ class _Allowed:
         self.prefixes: dict[str, bool] = {}
         self.lengths: tuple[int, ...] = ()  # of the prefixes, the shortest first
 
-    def add(self, policy: Policy) -> None:
+    def add(self, policy: AbacPolicy) -> None:
         writes = not policy.readonly
         key = (policy.namespace, policy.api_group, policy.resource)
         self.resources[key] = writes or self.resources.get(key, False)
@@ -253,7 +253,7 @@ NO_POLICY: Final = Verdict(Decision.NO_OPINION, "No policy matched.")
 
 
 class AbacAuthorizer:
-    def __init__(self, policies: list[Policy]) -> None:
+    def __init__(self, policies: list[AbacPolicy]) -> None:
         self._policies = tuple(policies)
         self._of_user: dict[str, _Allowed] = {}
         self._of_group: dict[str, _Allowed] = {}
@@ -279,7 +279,7 @@ class AbacAuthorizer:
 
     explain = decide
 
-    def rules(self, user: User, namespace: str) -> Rules:
+    def rules(self, user: User, namespace: str) -> UserRules:
         """Return the rules in a namespace, in the order of the file.
 
         As in Kubernetes a rule about paths is listed only for the namespace its policy names.
@@ -293,7 +293,7 @@ class AbacAuthorizer:
                 rules.append({"verbs": verbs, "apiGroups": [policy.api_group], "resources": [policy.resource]})
             if policy.path:
                 rules.append({"verbs": verbs, "nonResourceURLs": [policy.path]})
-        return Rules(rules)
+        return UserRules(rules)
 
     def at(self, views: FollowedViews) -> NotInHistory:
         return NotInHistory("ABAC")

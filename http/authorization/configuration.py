@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from kubechronicle.api.configuration import files
 from kubechronicle.api.configuration.files import ConfigFileError
-from kubechronicle.api.configuration.structuring import Duration, Key, ZeroIsDefault
+from kubechronicle.api.configuration.structuring import Duration, FieldKey, ZeroIsDefault
 from kubechronicle.api.errors.field_errors import (
     Cause,
     Path,
@@ -44,7 +44,7 @@ MAX_TIMEOUT: Final = Duration(30 * durations.SECOND)
 AUTHORIZED_TTL, UNAUTHORIZED_TTL = Duration(300 * durations.SECOND), Duration(30 * durations.SECOND)
 
 
-class ConfigurationError(ValueError):
+class AuthorizationConfigurationError(ValueError):
     """The configuration can't be used. The message is one line for the operator."""
 
 
@@ -67,9 +67,9 @@ class WebhookMatchCondition:
 class WebhookConfiguration:
     """A webhook, with the fields of Kubernetes' type of the same name."""
 
-    authorized_ttl: Annotated[Duration, Key("authorizedTTL"), ZeroIsDefault] = AUTHORIZED_TTL
+    authorized_ttl: Annotated[Duration, FieldKey("authorizedTTL"), ZeroIsDefault] = AUTHORIZED_TTL
     cache_authorized_requests: bool = True
-    unauthorized_ttl: Annotated[Duration, Key("unauthorizedTTL"), ZeroIsDefault] = UNAUTHORIZED_TTL
+    unauthorized_ttl: Annotated[Duration, FieldKey("unauthorizedTTL"), ZeroIsDefault] = UNAUTHORIZED_TTL
     cache_unauthorized_requests: bool = True
     timeout: Duration = NO_TIMEOUT
     subject_access_review_version: str = ""
@@ -115,9 +115,9 @@ def load(data: bytes, *, kept: Collection[str] = ()) -> Configured:
         configured = parse(data)
     except ConfigFileError as error:
         text = one_line(str(error))
-        raise ConfigurationError(f"failed to load AuthorizationConfiguration from file: {text}") from None
+        raise AuthorizationConfigurationError(f"failed to load AuthorizationConfiguration from file: {text}") from None
     if causes := validate(configured):
-        raise ConfigurationError(aggregate(causes))
+        raise AuthorizationConfigurationError(aggregate(causes))
     problems = [
         f"expected name {each.type.lower()} for authorizer {each.type} instead of {each.name}"
         for each in configured
@@ -127,7 +127,7 @@ def load(data: bytes, *, kept: Collection[str] = ()) -> Configured:
     if missing:
         problems.append(f"missing required types: [{' '.join(missing)}]")
     if problems:
-        raise ConfigurationError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+        raise AuthorizationConfigurationError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return configured
 
 

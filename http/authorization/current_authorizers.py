@@ -20,10 +20,10 @@ from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authorization import configuration
-from kubechronicle.http.authorization.abac import AbacAuthorizer, Policy
+from kubechronicle.http.authorization.abac import AbacAuthorizer, AbacPolicy
 from kubechronicle.http.authorization.configuration import (
+    AuthorizationConfigurationError,
     AuthorizerConfiguration,
-    ConfigurationError,
     Configured,
     WebhookConfiguration,
 )
@@ -57,7 +57,7 @@ class AuthorizationPlan:
     """
 
     configured: Configured = field(default_factory=lambda: configuration.of_modes(DEFAULT_MODES))
-    policies: Sequence[Policy] | None = None
+    policies: Sequence[AbacPolicy] | None = None
     file: Path | None = None
     content: bytes = b""
 
@@ -71,7 +71,7 @@ async def _nothing(authorizer: Authorizer) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Webhooks:
+class AuthorizerWebhooks:
     """Factory of webhook authorizers. ``forget`` closes one, and ignores authorizers of other types."""
 
     make: MakeWebhook
@@ -89,7 +89,7 @@ class Authorization:
         self,
         plan: AuthorizationPlan,
         views: Views,
-        webhooks: Webhooks | None = None,
+        webhooks: AuthorizerWebhooks | None = None,
         *,
         server: str = "",
         gates: FeatureGates | None = None,
@@ -109,7 +109,7 @@ class Authorization:
             self._follow("node-authorizer", node.following, views, FOLLOWED)
         if configuration.ABAC in types:
             if plan.policies is None:
-                raise ConfigurationError("an authorizer of type ABAC needs --authorization-policy-file")
+                raise AuthorizationConfigurationError("an authorizer of type ABAC needs --authorization-policy-file")
             self._kept[configuration.ABAC] = AbacAuthorizer(list(plan.policies))
         self.chain = AuthorizationChain([])
         self._configured: Configured = ()
@@ -149,7 +149,7 @@ class Authorization:
             if configured == self._configured:
                 return False
             await trio.to_thread.run_sync(self._make, configured, made)
-        except ConfigurationError as error:
+        except AuthorizationConfigurationError as error:
             await self._forget(made)
             raise Unusable(str(error)) from None
         before = self._made
@@ -184,7 +184,7 @@ class Authorization:
         if configured.type == configuration.ALWAYS_DENY:
             return AlwaysDeny()
         if configured.webhook is None or self._webhooks is None:
-            raise ConfigurationError(
+            raise AuthorizationConfigurationError(
                 f"authorizer type {configured.type} is not allowed if it was not enabled at initial server startup"
             )
         return self._webhooks.make(configured.name, configured.webhook, self._matches)

@@ -49,7 +49,7 @@ NO_OPINION = Verdict(Decision.NO_OPINION)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class UserRules:
     """The rights of a user in a namespace, as PolicyRules.
 
     ``errors``: roles that could not be resolved
@@ -63,7 +63,7 @@ class Rules:
     size: int = 0
 
 
-EVERYTHING = Rules(
+EVERYTHING = UserRules(
     (
         {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
         {"verbs": ["*"], "nonResourceURLs": ["*"]},
@@ -80,7 +80,7 @@ class Authorizer(Protocol):
         """Return the same verdict with its reason, for reviews."""
         ...
 
-    def rules(self, user: User, namespace: str) -> Rules:
+    def rules(self, user: User, namespace: str) -> UserRules:
         """Return the user's rights in the namespace, or cluster-wide for ""."""
         ...
 
@@ -107,8 +107,8 @@ class Privileged(Stateless):
 
     explain = decide
 
-    def rules(self, user: User, namespace: str) -> Rules:
-        return Rules()
+    def rules(self, user: User, namespace: str) -> UserRules:
+        return UserRules()
 
 
 class AlwaysAllow(Stateless):
@@ -117,7 +117,7 @@ class AlwaysAllow(Stateless):
 
     explain = decide
 
-    def rules(self, user: User, namespace: str) -> Rules:
+    def rules(self, user: User, namespace: str) -> UserRules:
         return EVERYTHING
 
 
@@ -129,8 +129,8 @@ class AlwaysDeny(Stateless):
 
     explain = decide
 
-    def rules(self, user: User, namespace: str) -> Rules:
-        return Rules()
+    def rules(self, user: User, namespace: str) -> UserRules:
+        return UserRules()
 
 
 class NotInHistory(Stateless):
@@ -149,8 +149,8 @@ class NotInHistory(Stateless):
 
     explain = decide
 
-    def rules(self, user: User, namespace: str) -> Rules:
-        return Rules(errors=[UNKNOWN_THEN.format(self._type)], incomplete=True)
+    def rules(self, user: User, namespace: str) -> UserRules:
+        return UserRules(errors=[UNKNOWN_THEN.format(self._type)], incomplete=True)
 
 
 UNKNOWN_THEN: Final = "history does not have the past decisions of the authorizer {}"
@@ -231,10 +231,10 @@ class AuthorizationChain:
         """Return the same verdict as ``decide``, with its reason."""
         return self._first_opinion(self._explain_functions, user, info)
 
-    def rules(self, user: User, namespace: str) -> Rules:
+    def rules(self, user: User, namespace: str) -> UserRules:
         """Return the rules of all authorizers, in their order."""
         lists = [authorizer.rules(user, namespace) for authorizer in self._authorizers]
-        return Rules(
+        return UserRules(
             list(chain.from_iterable(each.rules for each in lists)),
             [error for each in lists for error in each.errors],
             any(each.incomplete for each in lists),

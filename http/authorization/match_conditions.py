@@ -111,7 +111,7 @@ def _selector(selector: Mapping[str, Any]) -> dict[str, Any]:
     return {"requirements": requirements} if requirements else {}
 
 
-class MatchConditions:
+class AuthorizerConditions:
     """All conditions of one authorizer. Each expression is one that ``compiled`` accepts."""
 
     def __init__(self, expressions: Sequence[str], name: str, metrics: MatchConditionMetrics) -> None:

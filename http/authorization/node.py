@@ -24,7 +24,7 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import value_required
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
+from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, UserRules, Verdict
 from kubechronicle.http.authorization.view_follower import FollowedViews, Following, ViewFollower
 
 NODE_PREFIX: Final = "system:node:"
@@ -121,11 +121,11 @@ class NodeAuthorizer:
 
     explain = decide
 
-    def rules(self, user: User, namespace: str) -> Rules:
+    def rules(self, user: User, namespace: str) -> UserRules:
         """Return no rules: rights that depend on objects can't be listed."""
         if node_name(user) is None:
-            return Rules()
-        return Rules(errors=["node authorizer does not support user rule resolution"], incomplete=True)
+            return UserRules()
+        return UserRules(errors=["node authorizer does not support user rule resolution"], incomplete=True)
 
     def at(self, views: FollowedViews) -> NodeAuthorizer:
         return NodeAuthorizer(views, self._gates)

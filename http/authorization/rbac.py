@@ -23,7 +23,7 @@ from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.bound_rules import GROUP as GROUP
-from kubechronicle.api.access.bound_rules import MANY, BoundRules, Grants, Question, Stored
+from kubechronicle.api.access.bound_rules import MANY, BoundRules, Grants, RightQuestion, Stored
 from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
@@ -31,7 +31,7 @@ from kubechronicle.api.values.steps import Steps, finish
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Who
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, Rules, Verdict
+from kubechronicle.http.authorization.decision import ALLOWED, NO_OPINION, Decision, UserRules, Verdict
 from kubechronicle.http.authorization.view_follower import FollowedViews, Following, ViewFollower
 
 MAX_KEPT: Final = 32 << 20
@@ -128,13 +128,13 @@ class RbacAuthorizer:
             self._keep(refusals, key, refusal, info, len(refusal.reason))
         return refusal
 
-    def rules(self, user: User, namespace: str) -> Rules:
+    def rules(self, user: User, namespace: str) -> UserRules:
         """Return the user's rules in a namespace ("": cluster-wide only), and missing roles as errors."""
         self._catch_up()
         grants = self._grants(user.name, user.groups, namespace)
         return self._in_steps(("rules", user.name, user.groups, namespace), self._listed(grants), grants)
 
-    def _listed(self, grants: Grants) -> Steps[Rules]:
+    def _listed(self, grants: Grants) -> Steps[UserRules]:
         rules: list[Rule] = []
         errors: list[str] = []
         size = 0
@@ -145,9 +145,9 @@ class RbacAuthorizer:
             elif found is not None:
                 size += found.size
                 if size > LISTED_BYTES:
-                    return Rules(rules, [*errors, TOO_MANY], incomplete=True)
+                    return UserRules(rules, [*errors, TOO_MANY], incomplete=True)
                 rules += found.rules
-        return Rules(rules, errors, size=size)
+        return UserRules(rules, errors, size=size)
 
     def at(self, views: FollowedViews) -> RbacAuthorizer:
         return RbacAuthorizer(views)
@@ -285,10 +285,10 @@ def _stored(entry: Entry | None) -> Stored | None:
     return Stored(entry.object, len(entry.json)) if entry is not None else None
 
 
-def _question(info: RequestInfo) -> Question:
+def _question(info: RequestInfo) -> RightQuestion:
     if not info.is_resource:
-        return Question(verb=info.verb, path=info.path)
-    return Question(
+        return RightQuestion(verb=info.verb, path=info.path)
+    return RightQuestion(
         verb=info.verb, group=info.group, resource=info.resource, subresource=info.subresource, name=info.name
     )
 

@@ -29,7 +29,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import field_terms, parse_label_selector
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authorization.decision import NO_OPINION, Decision, NotInHistory, Rules, Verdict
+from kubechronicle.http.authorization.decision import NO_OPINION, Decision, NotInHistory, UserRules, Verdict
 from kubechronicle.http.authorization.view_follower import FollowedViews
 from kubechronicle.http.outgoing import backoff, reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff
@@ -49,7 +49,7 @@ MAX_CHOSEN: Final = 10_000
 MAX_USER: Final = 64 * 1024
 AUTHORIZED_TTL, UNAUTHORIZED_TTL = 300.0, 30.0
 
-NO_RULES: Final = Rules((), ("webhook authorizer does not support user rule resolution",), incomplete=True)
+NO_RULES: Final = UserRules((), ("webhook authorizer does not support user rule resolution",), incomplete=True)
 BOTH: Final = "webhook subject access review returned both allow and deny response"
 
 Spec = Mapping[str, Any]
@@ -151,7 +151,7 @@ class WebhookAuthorizer:
 
     explain = decide
 
-    def rules(self, user: User, namespace: str) -> Rules:
+    def rules(self, user: User, namespace: str) -> UserRules:
         return NO_RULES
 
     def at(self, views: FollowedViews) -> NotInHistory:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from kubechronicle.api.values.durations import SECOND
-from kubechronicle.http.authorization.configuration import DENY, ConfigurationError, WebhookConfiguration
-from kubechronicle.http.authorization.current_authorizers import Webhooks
+from kubechronicle.http.authorization.configuration import DENY, AuthorizationConfigurationError, WebhookConfiguration
+from kubechronicle.http.authorization.current_authorizers import AuthorizerWebhooks
 from kubechronicle.http.authorization.decision import Authorizer, Decision
 from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.webhook import WebhookAuthorizer, WebhookMetrics
@@ -26,25 +26,25 @@ class WebhookMaker:
         self._outgoing = outgoing
 
     @property
-    def webhooks(self) -> Webhooks:
-        return Webhooks(self.make, self.forget)
+    def webhooks(self) -> AuthorizerWebhooks:
+        return AuthorizerWebhooks(self.make, self.forget)
 
     def make(self, name: str, configured: WebhookConfiguration, matches: MatchConditionMetrics) -> Authorizer:
         """Implement current_authorizers.MakeWebhook. Reads files."""
         file = configured.connection_info.kube_config_file
         if not file:
-            raise ConfigurationError(f"the webhook {name} needs a kubeconfig file")
+            raise AuthorizationConfigurationError(f"the webhook {name} needs a kubeconfig file")
         try:
             peer = read_kubeconfig(Path(file))
         except KubeconfigError as error:
-            raise ConfigurationError(str(error)) from None
+            raise AuthorizationConfigurationError(str(error)) from None
         conditions = None
         if configured.match_conditions:
             # Imported here: CEL is loaded only for conditions.
-            from kubechronicle.http.authorization.match_conditions import MatchConditions
+            from kubechronicle.http.authorization.match_conditions import AuthorizerConditions
 
             expressions = [condition.expression for condition in configured.match_conditions]
-            conditions = MatchConditions(expressions, name, matches)
+            conditions = AuthorizerConditions(expressions, name, matches)
         return WebhookAuthorizer(
             name,
             self._outgoing.client(

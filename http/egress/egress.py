@@ -21,7 +21,12 @@ from typing import Final
 import trio
 
 from kubechronicle.api.configuration import egress_selector as configuration
-from kubechronicle.api.configuration.egress_selector import Connection, EgressSelection, TCPTransport, Transport
+from kubechronicle.api.configuration.egress_selector import (
+    EgressConnection,
+    EgressSelection,
+    EgressTransport,
+    TCPTransport,
+)
 from kubechronicle.eventlog.restarts import begin_apart, start_apart
 from kubechronicle.http.egress.konnectivity import Tunnel
 from kubechronicle.http.egress.metrics import CONNECT, PROXY, EgressMetrics
@@ -62,8 +67,8 @@ class Egress:
         finally:
             self._nursery = None
 
-    def _way(self, connection: Connection) -> Connect:
-        transport = connection.transport or Transport()
+    def _way(self, connection: EgressConnection) -> Connect:
+        transport = connection.transport or EgressTransport()
         if transport.uds is not None:
             path = transport.uds.uds_name
             if connection.proxy_protocol == configuration.GRPC:

@@ -23,10 +23,10 @@ from kubechronicle.api.builtin.flowcontrol import bootstrap
 from kubechronicle.api.flow_control import schemas as flow_schemas
 from kubechronicle.api.flow_control.limits import (
     PERIOD,
-    Claim,
     Demand,
     LevelSpec,
-    Unusable,
+    SeatClaim,
+    UnusableLimits,
     adjusted,
     level_spec,
     shared,
@@ -40,7 +40,7 @@ from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.view_follower import ViewFollower
-from kubechronicle.http.flow_control.measures import READS, WRITES, Estimates, FindView, FlowMeasures, Kinds, Use
+from kubechronicle.http.flow_control.measures import READS, WRITES, Estimates, FindView, FlowMeasures, RequestKinds, Use
 
 # -- retry after -------------------------------------------------------------------------------------------------------
 #
@@ -108,7 +108,7 @@ class KnownFlow:
     __slots__ = ("executing", "flow", "headers", "level", "measures", "waiting")
 
     def __init__(
-        self, flow: Flow, level: Level, schema: FlowSchema, measures: FlowMeasures, kinds: Kinds, kind: str
+        self, flow: Flow, level: Level, schema: FlowSchema, measures: FlowMeasures, kinds: RequestKinds, kind: str
     ) -> None:
         self.flow = flow
         self.level = level
@@ -134,7 +134,7 @@ class FlowControl:
         self.uses: dict[str, Use] = {}
         self.measures: dict[tuple[str, str], FlowMeasures] = {}  # by level and FlowSchema
         self.fair_fraction = 0.0
-        self.kinds = Kinds()
+        self.kinds = RequestKinds()
         self.clock: Callable[[], float] = trio.current_time
         self.estimates = Estimates(find or views.find)
         self._schemas: list[FlowSchema] = []
@@ -287,7 +287,7 @@ class FlowControl:
             self.take_use(name, now)
             self.demands[name].update(self.uses[name].take_period(), level.take_high())
         claims = {
-            name: Claim(level.spec.exempt, level.limits, self.demands[name]) for name, level in self.levels.items()
+            name: SeatClaim(level.spec.exempt, level.limits, self.demands[name]) for name, level in self.levels.items()
         }
         current, self.fair_fraction = adjusted(claims)
         for name, level in self.levels.items():
@@ -297,7 +297,7 @@ class FlowControl:
     def target(self, level: Level) -> float:
         """Return the seats that the adjustment aims at for a level."""
         demand = self.demands[level.spec.name]
-        return max(Claim(level.spec.exempt, level.limits, demand).least, demand.smoothed)
+        return max(SeatClaim(level.spec.exempt, level.limits, demand).least, demand.smoothed)
 
     def take_use(self, name: str, now: float) -> None:
         """Move the use that a level has noted into its totals."""
@@ -371,6 +371,6 @@ def _put(objects: dict[str, T], name: str, found: T | None) -> None:
 def _usable_spec(entry: Entry) -> LevelSpec | None:
     try:
         return level_spec(entry.object())
-    except Unusable as error:
+    except UnusableLimits as error:
         log.warning("the PriorityLevelConfiguration %s is ignored: %s", entry.key.name, error)
         return None

@@ -94,7 +94,7 @@ def with_seats(control: FlowControl, following: Step, request_timeout: float) ->
         known.executing.change(1, ticket.started)
         running = None
         if context.long_running:
-            running = context.seats = Running(control, known, ticket)
+            running = context.seats = RunningRequest(control, known, ticket)
         try:
             response = await following(request, context)
         except BaseException:
@@ -106,13 +106,13 @@ def with_seats(control: FlowControl, following: Step, request_timeout: float) ->
         if running is None and isinstance(response.body, bytes):
             end(control, known, ticket)
         else:
-            keep_seats(control, response, running or Running(control, known, ticket))
+            keep_seats(control, response, running or RunningRequest(control, known, ticket))
         return response
 
     return filtered
 
 
-def keep_seats(control: FlowControl, response: Response, running: Running) -> None:
+def keep_seats(control: FlowControl, response: Response, running: RunningRequest) -> None:
     """Let the answer of a watch, or one that is sent in parts, keep its seats for a time."""
     body = response.body
     if running.awaited:
@@ -165,7 +165,7 @@ def end(control: FlowControl, known: KnownFlow, ticket: Ticket) -> None:
     (measures.initialized if ticket.about.long_running else measures.executed).note(now - ticket.started)
 
 
-class Running:
+class RunningRequest:
     """A request that keeps its seats while its answer is sent. ``end`` gives them back, once.
 
     ``awaited``: set by the handler of a watch that has initial events: the seats are given back after these.
@@ -194,7 +194,7 @@ class Running:
 class _Held:
     """A streamed body whose request keeps its seats until it is closed."""
 
-    def __init__(self, body: AsyncIterator[bytes], running: Running) -> None:
+    def __init__(self, body: AsyncIterator[bytes], running: RunningRequest) -> None:
         self._body, self._running = body, running
 
     def __aiter__(self) -> _Held:

@@ -190,7 +190,7 @@ class Number:
         self.count = count + more
 
 
-class Kinds:
+class RequestKinds:
     """The numbers of reads and writes, ``executing`` and ``waiting``, by kind."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class Discovery:
         features: FeatureGates,
         server_address: str,
         paths: Callable[[], Sequence[str]],
-        openid_pages: Mapping[str, openid.Page],
+        openid_pages: Mapping[str, openid.OpenIdPage],
     ) -> None:
         self._version = encode(version, JSON)
         self._features = features

@@ -23,7 +23,7 @@ import trio
 from kubechronicle.api.codecs import json
 from kubechronicle.api.codecs.negotiate import one_of
 from kubechronicle.api.openapi import merging, messages, v2, v3
-from kubechronicle.api.openapi.schemas import USUAL, Choices
+from kubechronicle.api.openapi.schemas import USUAL, SchemaChoices
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.http.aggregation.openapi import MALFORMED, ConvertedDocument, RemoteDocument
 from kubechronicle.http.context import Context
@@ -82,7 +82,7 @@ class OpenApi:
     """
 
     def __init__(
-        self, registry: Callable[[], Registry], *, version: str, pages: Sequence[str], choices: Choices = USUAL
+        self, registry: Callable[[], Registry], *, version: str, pages: Sequence[str], choices: SchemaChoices = USUAL
     ) -> None:
         self._current = registry
         self._make = partial(Documents, version=version, pages=frozenset(pages), choices=choices)
@@ -133,7 +133,13 @@ class Documents:
     """The documents of one registry. ``former``: those of the registry before, from which unchanged ones are kept."""
 
     def __init__(
-        self, registry: Registry, *, version: str, pages: frozenset[str], choices: Choices, former: Documents | None
+        self,
+        registry: Registry,
+        *,
+        version: str,
+        pages: frozenset[str],
+        choices: SchemaChoices,
+        former: Documents | None,
     ) -> None:
         self.registry = self._registry = registry
         self._choices = choices

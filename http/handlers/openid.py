@@ -19,7 +19,7 @@ MAX_AGE: Final = 3600
 """Seconds for which pages with keys from files are cached, as in kube-apiserver."""
 
 
-class Page(NamedTuple):
+class OpenIdPage(NamedTuple):
     """``max_age``: seconds for which it may be cached."""
 
     content_type: str
@@ -27,15 +27,15 @@ class Page(NamedTuple):
     max_age: int = MAX_AGE
 
 
-class _ExternalPages(Mapping[str, Page]):
+class _ExternalPages(Mapping[str, OpenIdPage]):
     """The pages about the keys of an external signer, encoded when the keys have changed."""
 
     def __init__(self, issuer: ServiceAccountIssuer, external: ExternalKeys, server_address: str) -> None:
         self._issuer, self._external, self._server_address = issuer, external, server_address
         self._generation = -1
-        self._pages: Mapping[str, Page] = {}
+        self._pages: Mapping[str, OpenIdPage] = {}
 
-    def __getitem__(self, path: str) -> Page:
+    def __getitem__(self, path: str) -> OpenIdPage:
         external = self._external
         if self._generation != external.generation:
             self._generation = external.generation
@@ -49,7 +49,7 @@ class _ExternalPages(Mapping[str, Page]):
         return 2
 
 
-def pages(issuer: ServiceAccountIssuer, server_address: str) -> Mapping[str, Page]:
+def pages(issuer: ServiceAccountIssuer, server_address: str) -> Mapping[str, OpenIdPage]:
     """Return the pages by path; none if no verifier could look up the issuer (``discoverable``)."""
     if not discoverable(issuer.issuers[0]):
         return {}
@@ -60,7 +60,7 @@ def pages(issuer: ServiceAccountIssuer, server_address: str) -> Mapping[str, Pag
 
 def _encoded(
     issuer: ServiceAccountIssuer, verifying: Sequence[VerifyingKey], server_address: str
-) -> Mapping[str, Page]:
+) -> Mapping[str, OpenIdPage]:
     configuration: dict[str, Any] = {
         "issuer": issuer.issuers[0],
         "jwks_uri": issuer.jwks_uri or f"https://{server_address}{KEYS}",
@@ -70,8 +70,8 @@ def _encoded(
     }
     keys = {"keys": [key.web_key() for key in verifying]}
     return {
-        CONFIGURATION: Page("application/json", orjson.dumps(configuration)),
-        KEYS: Page("application/jwk-set+json", orjson.dumps(keys)),
+        CONFIGURATION: OpenIdPage("application/json", orjson.dumps(configuration)),
+        KEYS: OpenIdPage("application/jwk-set+json", orjson.dumps(keys)),
     }
 
 

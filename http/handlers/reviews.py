@@ -33,8 +33,8 @@ from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.bearer import bearer_token
 from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.user import ANONYMOUS_USER, NotSeen, Rejected, User
-from kubechronicle.http.authorization.decision import Decision, Rules, Verdict, aggregate
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, CredentialRejected, NotSeen, User
+from kubechronicle.http.authorization.decision import Decision, UserRules, Verdict, aggregate
 from kubechronicle.http.authorization.past import PastRights
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
@@ -218,7 +218,7 @@ async def self_subject_rules(backend: Backend, context: Context, sent: Object) -
     return await context.turn.run(rules.size, _rules_review, sent, rules)
 
 
-def _rules_review(sent: Object, rules: Rules) -> Object:
+def _rules_review(sent: Object, rules: UserRules) -> Object:
     answer: Object = {
         "resourceRules": [_listed(rule, RESOURCE_FIELDS) for rule in rules.rules if rule.get("resources")],
         "nonResourceRules": [_listed(rule, PATH_FIELDS) for rule in rules.rules if rule.get("nonResourceURLs")],
@@ -230,7 +230,7 @@ def _rules_review(sent: Object, rules: Rules) -> Object:
     return {"apiVersion": sent["apiVersion"], "kind": sent["kind"], "metadata": {}, "spec": {}, "status": answer}
 
 
-async def _rules(backend: Backend, context: Context, namespace: str) -> Rules:
+async def _rules(backend: Backend, context: Context, namespace: str) -> UserRules:
     if context.at is None:
         return await decide_with_answers(partial(backend.authorization.rules, context.user, namespace))
     past = PastRights(backend.store.reads, backend.store.registry, context.at)
@@ -271,7 +271,7 @@ async def token(backend: Backend, context: Context, sent: Object) -> Object:
     audiences = tuple(spec.get("audiences") or ())
     try:
         identity = await _identify(backend, spec["token"], audiences)
-    except Rejected as rejected:
+    except CredentialRejected as rejected:
         return {**sent, "status": {"user": {}, **answer, "error": rejected.why}}
     answer |= {"authenticated": True, "user": user_info(identity.user), "audiences": list(identity.audiences)}
     return {**sent, "status": {name: value for name, value in answer.items() if value}}

@@ -13,7 +13,7 @@ from kubechronicle.api.meta.options import parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.subresources import token_request
-from kubechronicle.api.subresources.token_request import Bound
+from kubechronicle.api.subresources.token_request import BoundObject
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.service_accounts import service_account_user
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer, SigningFailed
@@ -114,27 +114,27 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
     return {**kind, "metadata": sent["metadata"], "spec": shown, "status": result}
 
 
-async def _bound(backend: Backend, context: Context, reference: Any) -> Bound:
+async def _bound(backend: Backend, context: Context, reference: Any) -> BoundObject:
     """Return the object that the token is bound to, in its current state."""
     if reference is None:
-        return Bound()
+        return BoundObject()
     kind = token_request.bound_kind(reference)
     namespace, resource = context.info.namespace, token_request.BINDABLE[kind]
     obj = await read_object(backend, context, resource, namespace, reference["name"], token_request.named)
     token_request.match_bound(reference, kind, obj, context.info.name)
     identity = (obj["metadata"]["name"], obj["metadata"]["uid"])
     if kind == "Secret":
-        return Bound(kind=kind, secret=identity)
+        return BoundObject(kind=kind, secret=identity)
     if kind == "Node":
-        return Bound(kind=kind, node=identity)
+        return BoundObject(kind=kind, node=identity)
     node_name = obj["spec"].get("nodeName", "")
     if not node_name:
-        return Bound(kind=kind, pod=identity)
+        return BoundObject(kind=kind, pod=identity)
     node = backend.store.reads.peek("nodes", "", node_name)
-    return Bound(kind=kind, pod=identity, node=(node_name, node.uid if node is not None else ""))
+    return BoundObject(kind=kind, pod=identity, node=(node_name, node.uid if node is not None else ""))
 
 
-async def _bound_to_hook(backend: Backend, context: Context, spec: Object, account: Object) -> Bound:
+async def _bound_to_hook(backend: Backend, context: Context, spec: Object, account: Object) -> BoundObject:
     """Return the configuration of a webhook. 403: the account may not attest the group, or no webhook asks for it."""
     reference, (group,) = spec["boundObjectRef"], spec["attestations"][token_request.REVIEW_GROUPS]
     kind, (audience,), meta = reference["kind"], spec["audiences"], account["metadata"]
@@ -156,7 +156,7 @@ async def _bound_to_hook(backend: Backend, context: Context, spec: Object, accou
     if found is None:
         raise status.forbidden("serviceaccounts/token", meta["name"], "token request denied")
     token_request.match_bound(reference, kind, found, meta["name"])
-    return Bound(kind=kind, hook=(found["metadata"]["name"], found["metadata"]["uid"]))
+    return BoundObject(kind=kind, hook=(found["metadata"]["name"], found["metadata"]["uid"]))
 
 
 def _timestamp(seconds: int) -> str:

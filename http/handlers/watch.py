@@ -29,7 +29,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
 from kubechronicle.eventlog.watching.cursors import WatchCursor
-from kubechronicle.eventlog.watching.dispatcher import Batch
+from kubechronicle.eventlog.watching.dispatcher import EventBatch
 from kubechronicle.eventlog.watching.replay import ReplayOver
 from kubechronicle.http.context import Context, Seats
 from kubechronicle.http.handlers.backend import Backend
@@ -207,7 +207,7 @@ class WatchStream:
             self._push = push
             self._cursor.deliver_to(_take_none if push is None else self._take)
 
-    def _take(self, batch: Batch) -> bool:
+    def _take(self, batch: EventBatch) -> bool:
         """Push the frames of a batch; False: not now, the task has to send them."""
         push = self._push
         if push is None:
@@ -365,7 +365,7 @@ def is_slow(encoder: EventEncoder, events: Sequence[Event]) -> bool:
     return max(work, default=0) > LARGE_BYTES or sum(work) > MANY_BYTES
 
 
-def _take_none(batch: Batch) -> bool:
+def _take_none(batch: EventBatch) -> bool:
     """Take no batch."""
     return False
 

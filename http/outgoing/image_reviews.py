@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from kubechronicle.api.admission.image_verdicts import Verdict
+from kubechronicle.api.admission.image_verdicts import ImageVerdict
 from kubechronicle.http.outgoing import reviews
 from kubechronicle.http.outgoing.backoff import Backoff, ask_patiently
 from kubechronicle.http.outgoing.client import TIMEOUT, Answer, AskError, Outgoing
@@ -52,21 +52,21 @@ class ImageWebhookClient:
         url = f"{webhook.peer.url}?timeout={TIMEOUT:.0f}s"  # as client-go, which adds its time-out
         self._client = outgoing.client(webhook.peer.replaced(url=url))
         self._backoff = Backoff(initial=webhook.retry_backoff)
-        self._cache: TtlCache[Verdict] = TtlCache(CACHE_SIZE, clock)
+        self._cache: TtlCache[ImageVerdict] = TtlCache(CACHE_SIZE, clock)
         self._error_log = RateLimitedLog(log, "Failed to ask the image policy webhook")
 
-    def known(self, spec: bytes) -> Verdict | None:
+    def known(self, spec: bytes) -> ImageVerdict | None:
         """Return the cached answer about an ImageReviewSpec (JSON)."""
         return self._cache.get(spec)
 
-    async def ask(self, spec: bytes) -> Verdict:
+    async def ask(self, spec: bytes) -> ImageVerdict:
         """Ask the webhook. Raises nothing but trio.Cancelled."""
         body = reviews.review(KIND, VERSION, orjson.loads(spec), {"allowed": False})
         try:
             verdict = await ask_patiently(self._client, body, _read, backoff=self._backoff)
         except AskError as error:
             self._error_log.error(str(error))
-            return Verdict(allowed=False, failure=self._shown(error))
+            return ImageVerdict(allowed=False, failure=self._shown(error))
         self._cache.put(spec, verdict, self._ttl[verdict.allowed])
         return verdict
 
@@ -77,9 +77,9 @@ class ImageWebhookClient:
         return head + go_error(text.removeprefix(head), url) if text.startswith(head) else text
 
 
-def _read(answer: Answer) -> Verdict:
+def _read(answer: Answer) -> ImageVerdict:
     """Return the answer in an ImageReview. Raises AskError."""
     status = reviews.status_of(answer, KIND, VERSION)
     annotations = reviews.mapping(status, "auditAnnotations")
     found = {key: reviews.text(annotations, key) for key in annotations}
-    return Verdict(reviews.flag(status, "allowed"), reviews.text(status, "reason"), found)
+    return ImageVerdict(reviews.flag(status, "allowed"), reviews.text(status, "reason"), found)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 import yaml
 
-from kubechronicle.api.configuration.structuring import Key, StructureError, structure
+from kubechronicle.api.configuration.structuring import FieldKey, StructureError, structure
 from kubechronicle.http.outgoing.credential_plugins import plugin_of
 from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer, load_credentials
 
@@ -36,29 +36,29 @@ class KubeconfigError(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     server: str = ""
-    tls_server_name: Annotated[str, Key("tls-server-name")] = ""
-    insecure_skip_tls_verify: Annotated[bool, Key("insecure-skip-tls-verify")] = False
-    certificate_authority: Annotated[str, Key("certificate-authority")] = ""
-    certificate_authority_data: Annotated[bytes, Key("certificate-authority-data")] = b""
-    proxy_url: Annotated[str, Key("proxy-url")] = ""
+    tls_server_name: Annotated[str, FieldKey("tls-server-name")] = ""
+    insecure_skip_tls_verify: Annotated[bool, FieldKey("insecure-skip-tls-verify")] = False
+    certificate_authority: Annotated[str, FieldKey("certificate-authority")] = ""
+    certificate_authority_data: Annotated[bytes, FieldKey("certificate-authority-data")] = b""
+    proxy_url: Annotated[str, FieldKey("proxy-url")] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    client_certificate: Annotated[str, Key("client-certificate")] = ""
-    client_certificate_data: Annotated[bytes, Key("client-certificate-data")] = b""
-    client_key: Annotated[str, Key("client-key")] = ""
-    client_key_data: Annotated[bytes, Key("client-key-data")] = b""
+    client_certificate: Annotated[str, FieldKey("client-certificate")] = ""
+    client_certificate_data: Annotated[bytes, FieldKey("client-certificate-data")] = b""
+    client_key: Annotated[str, FieldKey("client-key")] = ""
+    client_key_data: Annotated[bytes, FieldKey("client-key-data")] = b""
     token: str = ""
     token_file: str = ""
     username: str = ""
     password: str = ""
     exec: object = None
-    auth_provider: Annotated[object, Key("auth-provider")] = None
-    impersonated_user: Annotated[object, Key("as")] = None
-    impersonated_uid: Annotated[object, Key("as-uid")] = None
-    impersonated_groups: Annotated[object, Key("as-groups")] = None
-    impersonated_extra: Annotated[object, Key("as-user-extra")] = None
+    auth_provider: Annotated[object, FieldKey("auth-provider")] = None
+    impersonated_user: Annotated[object, FieldKey("as")] = None
+    impersonated_uid: Annotated[object, FieldKey("as-uid")] = None
+    impersonated_groups: Annotated[object, FieldKey("as-groups")] = None
+    impersonated_extra: Annotated[object, FieldKey("as-user-extra")] = None
 
     def unsupported(self) -> str:
         """Return the first field that is set and not supported, "" for none."""
@@ -102,7 +102,7 @@ class Config:
 
     kind: Literal["Config"] = "Config"
     api_version: Literal["v1"] = "v1"
-    current_context: Annotated[str, Key("current-context")] = ""
+    current_context: Annotated[str, FieldKey("current-context")] = ""
     contexts: tuple[NamedContext, ...] = ()
     clusters: tuple[NamedCluster, ...] = ()
     users: tuple[NamedUser, ...] = ()

@@ -17,7 +17,13 @@ from typing import Final
 
 from kubechronicle.actors.fair_share import FairThreads
 from kubechronicle.http.messages import Response
-from kubechronicle.http.proxying.backend_request import BODILESS, AnswerHead, BackendFailed, BackendRequest, Drain
+from kubechronicle.http.proxying.backend_request import (
+    BODILESS,
+    BackendDrain,
+    BackendFailed,
+    BackendHead,
+    BackendRequest,
+)
 from kubechronicle.http.proxying.links import MAX_PAGE, LinkRewriter, unpacked
 
 # -- pages -------------------------------------------------------------------------------------------------------------
@@ -30,12 +36,12 @@ PAGES: Final = FairThreads(1)
 """The thread that rewrites longer ones. More would compete with the event loop for the interpreter's lock."""
 
 
-def is_page(head: AnswerHead) -> bool:
+def is_page(head: BackendHead) -> bool:
     """Tell whether the links of an answer's body are to be rewritten."""
     return head.get("content-type").partition(";")[0].strip() == "text/html" and not head.get("location")
 
 
-async def rewritten_page(asked: BackendRequest, head: AnswerHead, rewriter: LinkRewriter) -> bytes | None:
+async def rewritten_page(asked: BackendRequest, head: BackendHead, rewriter: LinkRewriter) -> bytes | None:
     """Return the page with rewritten links; None if it is in an unknown encoding or too long, and nothing is read.
 
     Raises BackendFailed. The request is over, unless the result is None.
@@ -101,7 +107,7 @@ def passed_fields(fields: Iterable[tuple[str, str]], rewriter: LinkRewriter | No
 
 
 async def answer_of(
-    asked: BackendRequest, head: AnswerHead, rewriter: LinkRewriter, drain: Drain, *, cleanly: bool = False
+    asked: BackendRequest, head: BackendHead, rewriter: LinkRewriter, drain: BackendDrain, *, cleanly: bool = False
 ) -> Response:
     """Return the answer for the client, which owns the request. Raises BackendFailed for an HTML page that is cut.
 

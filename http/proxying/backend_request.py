@@ -22,7 +22,7 @@ import trio
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.messages import ClientDisconnected
 from kubechronicle.http.streaming.copying import LOOK, abort
-from kubechronicle.http.streaming.turns import Turns, of_this_loop
+from kubechronicle.http.streaming.turns import StreamTurns, of_this_loop
 from kubechronicle.http.streaming.vanished import VANISHED, Silence, limit_silence
 from kubechronicle.http.wire.heads import BadField, request_lines
 from kubechronicle.http.wire.tls import TLSStream
@@ -46,7 +46,7 @@ class AnswerCut(ClientDisconnected):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerHead:
+class BackendHead:
     """``fields``: names in lower case, in the order received. ``length``: of the body; None if it is not declared."""
 
     status: int
@@ -83,7 +83,7 @@ class BackendRequest:
         self._parser = httptools.HttpResponseParser(self)
         self._fields: list[tuple[str, str]] = []
         self._chunks: list[bytes] = []
-        self._head: AnswerHead | None = None
+        self._head: BackendHead | None = None
         self._head_complete = False
         self._complete = False
         self._problem = ""
@@ -111,7 +111,7 @@ class BackendRequest:
         if any(each.lower() != "chunked" for each in encodings) or len(encodings) > 1:
             self._problem = f"unsupported transfer encoding: {go_quote(', '.join(encodings))}"
         length = int(declared) if declared.isdecimal() and not chunked else None
-        self._head = AnswerHead(code, self._fields, length)
+        self._head = BackendHead(code, self._fields, length)
         if self.method == "HEAD" or code in BODILESS:
             self._complete = True
 
@@ -169,7 +169,7 @@ class BackendRequest:
 
     # --- the answer ---
 
-    async def receive_head(self) -> AnswerHead:
+    async def receive_head(self) -> BackendHead:
         """Return the head of the final answer; interim ones are dropped. Raises BackendFailed."""
         received = 0
         while self._head is None:
@@ -184,7 +184,7 @@ class BackendRequest:
             raise BackendFailed(self._problem)
         return self._head
 
-    async def _receive(self, turns: Turns | None = None) -> bytes:
+    async def _receive(self, turns: StreamTurns | None = None) -> bytes:
         try:
             if isinstance(self._stream, TLSStream):
                 data = await self._stream.receive_many(READ_BYTES, None if turns is None else turns.take)
@@ -248,7 +248,7 @@ class BackendRequest:
         return any(name == "transfer-encoding" for name, _ in self._fields)
 
 
-class Drain(Protocol):
+class BackendDrain(Protocol):
     """The end of all streams when the server stops (handlers/drain.py)."""
 
     begun: bool
@@ -265,9 +265,9 @@ class AnswerBody:
         self._request = request
         self._ended = False
         self._cleanly = False
-        self._drain: Drain | None = None
+        self._drain: BackendDrain | None = None
 
-    def end_with(self, drain: Drain, *, cleanly: bool = False) -> None:
+    def end_with(self, drain: BackendDrain, *, cleanly: bool = False) -> None:
         """End the body when the server drains. ``cleanly``: as if it were complete, else cut."""
         self._drain, self._cleanly = drain, cleanly
         drain.add(self)

@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.http.proxying.backend_request import AnswerHead, BackendFailed, BackendRequest, Stream, close_now
+from kubechronicle.http.proxying.backend_request import BackendFailed, BackendHead, BackendRequest, Stream, close_now
 from kubechronicle.http.proxying.dialing import BackendServer
 from kubechronicle.http.wire.tls import TLSStream
 
@@ -29,7 +29,7 @@ MOST_PER_SERVER: Final = 25
 """Idle connections to one server (client-go: idleConnsPerHost)."""
 REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
-Send = Callable[[BackendRequest], Awaitable[AnswerHead]]
+Send = Callable[[BackendRequest], Awaitable[BackendHead]]
 
 
 class KeptStreams:
@@ -99,7 +99,7 @@ class KeptStreams:
 
     async def ask(
         self, server: BackendServer, method: str, send: Send, *, repeatable: bool
-    ) -> tuple[BackendRequest, AnswerHead]:
+    ) -> tuple[BackendRequest, BackendHead]:
         """Return a request that was sent, and the head of its answer. Raises DialError, BackendFailed.
 
         ``send``: sends the request and returns the head. ``repeatable``: it has no body that was read already.

@@ -23,7 +23,7 @@ from kubechronicle.http.proxying.answers import (
     named_by_connection,
     passed_fields,
 )
-from kubechronicle.http.proxying.backend_request import BackendFailed, Drain, Stream, close_now
+from kubechronicle.http.proxying.backend_request import BackendDrain, BackendFailed, Stream, close_now
 from kubechronicle.http.proxying.dialing import BackendServer, DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
@@ -62,7 +62,7 @@ def join_path(path: str) -> str:
 
 
 async def proxy(
-    request: Request, location: Location, drain: Drain, kept: KeptStreams, *, session_rate: int = 0
+    request: Request, location: Location, drain: BackendDrain, kept: KeptStreams, *, session_rate: int = 0
 ) -> Response:
     """Send the request there, and return the answer. StatusError 500, 503.
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import trio
 
 from kubechronicle.http.messages import Request
-from kubechronicle.http.proxying.backend_request import AnswerHead, BackendFailed, BackendRequest
+from kubechronicle.http.proxying.backend_request import BackendFailed, BackendHead, BackendRequest
 
 BODY_WAIT: Final = 5.0
 """Seconds for the rest of a request's body after the head of a successful answer."""
@@ -39,7 +39,7 @@ async def body_begin(request: Request) -> BodyBegin:
 
 async def send_request(
     asked: BackendRequest, *, request: Request, body: BodyBegin, target: str, fields: list[tuple[str, str]]
-) -> AnswerHead:
+) -> BackendHead:
     """Send a request, and return the head of its answer. Raises BackendFailed.
 
     ``target``: path and query. ``fields``: without those that frame the body.
@@ -56,7 +56,7 @@ async def send_request(
     return await _with_body(asked, request, first, chunked=chunked)
 
 
-async def _with_body(asked: BackendRequest, request: Request, first: bytes, *, chunked: bool) -> AnswerHead:
+async def _with_body(asked: BackendRequest, request: Request, first: bytes, *, chunked: bool) -> BackendHead:
     sent = trio.Event()
 
     async def send_body() -> None:
@@ -73,7 +73,7 @@ async def _with_body(asked: BackendRequest, request: Request, first: bytes, *, c
         sent.set()
 
     failure: BackendFailed | None = None
-    head: AnswerHead | None = None
+    head: BackendHead | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(send_body)
         nursery.start_soon(asked.end_vanished)

@@ -30,7 +30,7 @@ class SwitchFailed(Exception):
     """The peer closed the connection, or did not answer in HTTP."""
 
 
-class Head(NamedTuple):
+class SwitchedHead(NamedTuple):
     """The head of an answer. Names of ``fields`` are as received; ``rest``: the bytes received after it."""
 
     status: int
@@ -44,7 +44,7 @@ class Head(NamedTuple):
 
 async def switch(
     server: BackendServer, method: str, target: str, fields: Iterable[tuple[str, str]]
-) -> tuple[trio.abc.HalfCloseableStream | TLSStream, Head]:
+) -> tuple[trio.abc.HalfCloseableStream | TLSStream, SwitchedHead]:
     """Ask a server for an upgrade. Return the connection and the head of the answer. Raises DialError, SwitchFailed."""
     try:
         request = request_lines(method, target, [*fields, *server.fields])
@@ -58,13 +58,13 @@ async def switch(
         raise
 
 
-def require_switch(head: Head) -> None:
+def require_switch(head: SwitchedHead) -> None:
     """Raise SwitchFailed for an answer that is neither an upgrade nor an error."""
     if head.status < 400 and head.status != SWITCHING_PROTOCOLS:
         raise SwitchFailed(f"invalid upgrade response: status code {head.status}")
 
 
-async def send_upgrade(stream: trio.abc.Stream, request: bytes) -> Head:
+async def send_upgrade(stream: trio.abc.Stream, request: bytes) -> SwitchedHead:
     """Send the request, and return the head of the answer. Raises SwitchFailed."""
     try:
         await stream.send_all(request)
@@ -90,10 +90,10 @@ async def send_upgrade(stream: trio.abc.Stream, request: bytes) -> Head:
         check_fields(fields)
     except BadField as error:
         raise SwitchFailed(f"malformed HTTP response: {error}") from None
-    return Head(int(found[1]), fields, received[end + 4 :])
+    return SwitchedHead(int(found[1]), fields, received[end + 4 :])
 
 
-async def pass_through(upgrade: Upgrade, stream: trio.abc.Stream, head: Head, *, draining: trio.Event) -> None:
+async def pass_through(upgrade: Upgrade, stream: trio.abc.Stream, head: SwitchedHead, *, draining: trio.Event) -> None:
     """Give the client the answer that switches protocols, and copy the bytes of both sides until either ends."""
     client = await upgrade.take_over()
     with contextlib.suppress(*GONE):
@@ -101,7 +101,7 @@ async def pass_through(upgrade: Upgrade, stream: trio.abc.Stream, head: Head, *,
         await copy_both(client, stream, draining=draining)
 
 
-async def read_error(stream: trio.abc.Stream, head: Head) -> bytes:
+async def read_error(stream: trio.abc.Stream, head: SwitchedHead) -> bytes:
     """Return the body of an answer that is no upgrade, as far as it comes within bounds."""
     length = head.get("content-length")
     wanted = min(int(length), MAX_ERROR_BODY) if length.isdecimal() else MAX_ERROR_BODY

@@ -27,7 +27,7 @@ MAX_RESIZES: Final = 512
 """Bytes of an incomplete message about the terminal's size. Each read of a part of it parses it from its begin."""
 
 
-class Streams(NamedTuple):
+class CommandStreams(NamedTuple):
     """The streams that a client asks for."""
 
     stdin: bool = False

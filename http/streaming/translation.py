@@ -30,8 +30,8 @@ from kubechronicle.http.streaming.remote_command import (
     STDIN,
     STDOUT,
     WITH_STATUS,
+    CommandStreams,
     Resizes,
-    Streams,
 )
 from kubechronicle.http.streaming.turns import rest
 from kubechronicle.http.streaming.websocket_frames import Part
@@ -116,7 +116,7 @@ def failed(message: str) -> SessionFailed:
 async def translate(
     client: trio.abc.Stream,
     connect: Callable[[], Awaitable[KubeletSession]],
-    wanted: Streams,
+    wanted: CommandStreams,
     *,
     draining: trio.Event,
     idle: float = math.inf,
@@ -152,7 +152,7 @@ async def translate(
 
 class _Translation:
     def __init__(
-        self, session: WebSocketSession, kubelet: KubeletSession, outlet: Outlet, wanted: Streams, idle: float
+        self, session: WebSocketSession, kubelet: KubeletSession, outlet: Outlet, wanted: CommandStreams, idle: float
     ) -> None:
         self._session = session
         self._kubelet = kubelet.stream

@@ -33,7 +33,7 @@ AWAKE: Final = 8
 """Waiting sessions that look for a turn in each pass. The others sleep."""
 
 
-class Turns(trio.abc.Instrument):
+class StreamTurns(trio.abc.Instrument):
     """The turns of one event loop. `of_this_loop` returns it.
 
     Invariant: while sessions sleep, AWAKE others look for a turn in the next pass. Each wakes one as it goes on.
@@ -93,15 +93,15 @@ class Turns(trio.abc.Instrument):
             trio.lowlevel.reschedule(self._asleep.popleft())
 
 
-_TURNS: Final = trio.lowlevel.RunVar[Turns]("turns of sessions")
+_TURNS: Final = trio.lowlevel.RunVar[StreamTurns]("turns of sessions")
 
 
-def of_this_loop() -> Turns:
+def of_this_loop() -> StreamTurns:
     """Return the turns of the event loop that runs."""
     try:
         return _TURNS.get()
     except LookupError:
-        turns = Turns()
+        turns = StreamTurns()
         trio.lowlevel.add_instrument(turns)
         _TURNS.set(turns)
         return turns

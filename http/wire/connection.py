@@ -23,7 +23,7 @@ from kubechronicle.http.messages import Application, ClientDisconnected
 from kubechronicle.http.wire.exchange import Exchange
 from kubechronicle.http.wire.http1.connection import Http1Protocol
 from kubechronicle.http.wire.protocol_interface import WireProtocol
-from kubechronicle.http.wire.serve_config import Limits
+from kubechronicle.http.wire.serve_config import ServeLimits
 from kubechronicle.http.wire.tls import TLSStream
 from kubechronicle.http.wire.work import PASS, TOGETHER, Work
 
@@ -39,7 +39,7 @@ class ServerFace(Protocol):
     """The server, as its connections see it."""
 
     app: Application
-    limits: Limits
+    limits: ServeLimits
     draining: trio.Event
     date_field: DateField
     handshakes: trio.Semaphore

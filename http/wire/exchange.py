@@ -21,7 +21,7 @@ from kubechronicle.api.values.caches import CACHES, KeptDict
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Application, Body, ClientDisconnected, HeaderList, Push, Request, Response
 from kubechronicle.http.wire.heads import BROKEN
-from kubechronicle.http.wire.serve_config import Limits
+from kubechronicle.http.wire.serve_config import ServeLimits
 from kubechronicle.http.wire.work import Work
 
 YIELD_EVERY = 16
@@ -51,7 +51,7 @@ class Host(Protocol):
     """The connection, as its exchanges see it."""
 
     app: Application
-    limits: Limits
+    limits: ServeLimits
     work: Work
     draining: trio.Event
     peer_certificate: bytes | None

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServeLimits:
     """Bounds for one client or for all. Times are in seconds, sizes in bytes."""
 
     connections: int = 16_384
@@ -76,7 +76,7 @@ class ServeConfig:
     shared_port: bool = False
     listeners: tuple[int, ...] = ()
     siblings: tuple[int, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: ServeLimits = field(default_factory=ServeLimits)
 
 
 @dataclass(frozen=True, slots=True)

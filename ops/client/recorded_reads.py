@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kubechronicle.api.audit.matching import Matcher
-from kubechronicle.api.audit.policy import NONE, GroupResources, Policy, PolicyRule
+from kubechronicle.api.audit.policy import NONE, AuditPolicy, GroupResources, PolicyRule
 from kubechronicle.api.history.reads import Gap, gaps
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.groups import HISTORY
@@ -123,7 +123,7 @@ def _covers(recording: Mapping[str, Any], subject: Subject | None) -> bool:
     return matcher.decide("", (), info).level != NONE
 
 
-def policy_of(shown: Mapping[str, Any]) -> Policy:
+def policy_of(shown: Mapping[str, Any]) -> AuditPolicy:
     """Return the policy of a ReadRecording."""
     rules = tuple(
         PolicyRule(
@@ -144,4 +144,4 @@ def policy_of(shown: Mapping[str, Any]) -> Policy:
         )
         for rule in shown.get("rules", ())
     )
-    return Policy(rules=rules)
+    return AuditPolicy(rules=rules)

@@ -17,7 +17,7 @@ from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived
 from kubechronicle.eventlog.integrity import drops, jumps, marks
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.integrity.definitions import differences
-from kubechronicle.eventlog.integrity.verify import Verdict, verify
+from kubechronicle.eventlog.integrity.verify import LogVerdict, verify
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres.session import Session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
@@ -177,7 +177,7 @@ async def run_verify(
     return 0
 
 
-def _print_verified(verdict: Verdict, signed: Sequence[Checkpoint], *, archives_read: bool) -> None:
+def _print_verified(verdict: LogVerdict, signed: Sequence[Checkpoint], *, archives_read: bool) -> None:
     """Print the verified revisions, the erasures among them, and the checkpoints that agree."""
     out = terminal.stdout()
     out.line(

@@ -67,7 +67,7 @@ def _kinds() -> dict[str, ResourceType]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """One change. ``held``: the record that it replaces; None: there is none. ``new``: None: it is deleted."""
 
     rt: ResourceType
@@ -199,7 +199,7 @@ class Repair:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def commit(self, steps: list[Step], arguments: argparse.Namespace) -> int:
+    async def commit(self, steps: list[RepairStep], arguments: argparse.Namespace) -> int:
         """Print the steps and commit them together, unless they are only to be shown."""
         out = terminal.stdout()
         if not steps:
@@ -293,7 +293,7 @@ def _subject(subject: Mapping[str, Any]) -> str:
 # -- the plans of the actions -----------------------------------------------------------------------------------------
 
 
-async def _disable(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
+async def _disable(repair: Repair, arguments: argparse.Namespace) -> list[RepairStep]:
     allowed = (*WEBHOOKS, *POLICIES, *POLICIES.values())
     plural, key = repair.key(arguments.object, "", allowed)
     record, obj = await repair.existing(key)
@@ -302,7 +302,7 @@ async def _disable(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
             return []
         count = len(obj["webhooks"])
         text = f"take {count} webhook{'' if count == 1 else 's'} out of {_name(plural, key)}"
-        return [Step(repair.kinds[plural], key, record, _updated(obj, webhooks=[]), text)]
+        return [RepairStep(repair.kinds[plural], key, record, _updated(obj, webhooks=[]), text)]
     if plural in POLICIES:
         binding = POLICIES[plural]
         bound = [
@@ -312,11 +312,11 @@ async def _disable(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
     return [_deletion(repair, plural, record)]
 
 
-def _deletion(repair: Repair, plural: str, record: Record) -> Step:
-    return Step(repair.kinds[plural], record.key, record, None, f"delete {_name(plural, record.key)}")
+def _deletion(repair: Repair, plural: str, record: Record) -> RepairStep:
+    return RepairStep(repair.kinds[plural], record.key, record, None, f"delete {_name(plural, record.key)}")
 
 
-async def _unbind(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
+async def _unbind(repair: Repair, arguments: argparse.Namespace) -> list[RepairStep]:
     plural, key = repair.key(arguments.object, arguments.namespace, BINDINGS)
     record, obj = await repair.existing(key)
     unwanted = list(_subjects(arguments))
@@ -327,7 +327,7 @@ async def _unbind(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
     if len(left) == len(held):
         return []
     text = f"take {', '.join(unwanted)} out of {_name(plural, key)}"
-    return [Step(repair.kinds[plural], key, record, _updated(obj, subjects=left), text)]
+    return [RepairStep(repair.kinds[plural], key, record, _updated(obj, subjects=left), text)]
 
 
 def _subjects(arguments: argparse.Namespace) -> Iterator[str]:
@@ -342,7 +342,7 @@ def _subjects(arguments: argparse.Namespace) -> Iterator[str]:
         yield f"ServiceAccount {arguments.serviceaccount}"
 
 
-async def _grant(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
+async def _grant(repair: Repair, arguments: argparse.Namespace) -> list[RepairStep]:
     if bool(arguments.user) == bool(arguments.group):
         raise OperatorError("name the administrator: --user NAME or --group NAME")
     kind, who = ("User", arguments.user) if arguments.user else ("Group", arguments.group)
@@ -357,10 +357,10 @@ async def _grant(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
         "subjects": [{"apiGroup": RBAC, "kind": kind, "name": who}],
     }
     made = new_object(Target(rt=rt, name=name, manager="kubechronicle-repair"), body)
-    return [Step(rt, key, None, made, f"make {kind} {who} cluster-admin by clusterrolebindings/{name}")]
+    return [RepairStep(rt, key, None, made, f"make {kind} {who} cluster-admin by clusterrolebindings/{name}")]
 
 
-async def _undo(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
+async def _undo(repair: Repair, arguments: argparse.Namespace) -> list[RepairStep]:
     revision, head = arguments.revision, await repair.log.head()
     if not 0 < revision <= head.revision:
         raise OperatorError(f"there is no revision {revision}; the newest is {head.revision}")
@@ -377,13 +377,13 @@ async def _undo(repair: Repair, arguments: argparse.Namespace) -> list[Step]:
         obj = _readable(before)
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         obj["metadata"] = {**obj["metadata"], "uid": new_uid(), "creationTimestamp": stamp}
-        return [Step(repair.kinds[plural], undone.key, None, obj, f"create {_name(plural, undone.key)} again")]
+        return [RepairStep(repair.kinds[plural], undone.key, None, obj, f"create {_name(plural, undone.key)} again")]
     if present is None:
         return []
     if before is None or before.operation is Operation.DELETE:
         return [_deletion(repair, plural, present)]
     text = f"give {_name(plural, undone.key)} its state of revision {before.revision} again"
-    return [Step(repair.kinds[plural], undone.key, present, _updated(_readable(before)), text)]
+    return [RepairStep(repair.kinds[plural], undone.key, present, _updated(_readable(before)), text)]
 
 
 _PLANS: Final[Mapping[str, Callable[[Repair, argparse.Namespace], Any]]] = {

@@ -24,21 +24,21 @@ from kubechronicle.eventlog.transfer.staging import Staging, open_staging
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.migration.cluster_source import ClusterSource, Compacted, Listed, open_cluster
+from kubechronicle.ops.migration.cluster_source import ClusterSource, ListedObjects, SourceCompacted, open_cluster
 from kubechronicle.ops.migration.compare import Expected
-from kubechronicle.ops.migration.database import Place, finish, founding_of, verify
-from kubechronicle.ops.migration.report import Report
-from kubechronicle.ops.migration.storage_form import NotStorable, Stored
+from kubechronicle.ops.migration.database import DatabasePlace, finish, founding_of, verify
+from kubechronicle.ops.migration.report import MigrationReport
+from kubechronicle.ops.migration.storage_form import NotStorable, StoredForm
 from kubechronicle.ops.progress import Progress
 
 ROUNDS = 5
 """Attempts to read everything before the source forgets the revision."""
 
 
-async def run(place: Place, arguments: argparse.Namespace) -> int:
+async def run(place: DatabasePlace, arguments: argparse.Namespace) -> int:
     """Import, or compare. Return the exit code. OperatorError."""
     source = await trio.to_thread.run_sync(open_cluster, arguments.from_kubeconfig, arguments.context)
-    report = Report()
+    report = MigrationReport()
     listed = await trio.to_thread.run_sync(source.survey, report)
     if arguments.verify:
         return await _verify(place, source, listed)
@@ -47,11 +47,11 @@ async def run(place: Place, arguments: argparse.Namespace) -> int:
 
 @dataclass(slots=True)
 class _Import:
-    place: Place
+    place: DatabasePlace
     source: ClusterSource
-    report: Report
+    report: MigrationReport
 
-    async def run(self, listed: Sequence[Listed], arguments: argparse.Namespace) -> int:
+    async def run(self, listed: Sequence[ListedObjects], arguments: argparse.Namespace) -> int:
         started = time.monotonic()
         async with open_session(self.place.url, application="kubechronicle import") as session:
             async with loading(session):
@@ -72,7 +72,7 @@ class _Import:
                 await staging.drop()
         return finish(self.report, founder, time.monotonic() - started, staging.revision, arguments.report)
 
-    async def _read(self, staging: Staging, listed: Sequence[Listed], progress: Progress) -> None:
+    async def _read(self, staging: Staging, listed: Sequence[ListedObjects], progress: Progress) -> None:
         """Stage all objects as of one revision. OperatorError: the source forgets revisions too quickly."""
         for _ in range(ROUNDS):
             try:
@@ -81,7 +81,7 @@ class _Import:
                     progress(number, len(listed))
                     if each.path not in done:
                         await self._stage(staging, each)
-            except Compacted:
+            except SourceCompacted:
                 await staging.begin_again(await trio.to_thread.run_sync(self.source.revision))
             else:
                 return
@@ -90,7 +90,7 @@ class _Import:
             "set its --etcd-compaction-interval to an hour for the import"
         )
 
-    async def _stage(self, staging: Staging, listed: Listed) -> None:
+    async def _stage(self, staging: Staging, listed: ListedObjects) -> None:
         revision = staging.revision
         if not await trio.to_thread.run_sync(_has, self.source, listed, revision):
             revision = 0
@@ -103,7 +103,7 @@ class _Import:
             self.report.add_problem(listed.path, f"the list is refused: {error}")
         await staging.finish(listed.path, [listed.stored])
 
-    def _row(self, listed: Listed, obj: Object, revision: int) -> tuple[Any, ...] | None:
+    def _row(self, listed: ListedObjects, obj: Object, revision: int) -> tuple[Any, ...] | None:
         try:
             stored = self.source.form.stored(obj)
         except NotStorable as error:
@@ -128,7 +128,7 @@ class _Import:
         await founder.finish(staging.revision)
 
 
-def _has(source: ClusterSource, listed: Listed, revision: int) -> bool:
+def _has(source: ClusterSource, listed: ListedObjects, revision: int) -> bool:
     """Return whether a resource can be listed as of a revision of the cluster. Compacted: no resource can."""
     try:
         source.client.get(
@@ -137,7 +137,7 @@ def _has(source: ClusterSource, listed: Listed, revision: int) -> bool:
     except ApiError as error:
         if error.code not in (410, 504):
             return True  # the list says why
-        next(source.pages(Listed("namespaces", "/api/v1/namespaces"), revision))
+        next(source.pages(ListedObjects("namespaces", "/api/v1/namespaces"), revision))
         return False
     return True
 
@@ -146,7 +146,7 @@ def revision_of(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
-async def _verify(place: Place, source: ClusterSource, listed: Sequence[Listed]) -> int:
+async def _verify(place: DatabasePlace, source: ClusterSource, listed: Sequence[ListedObjects]) -> int:
     """Compare the founding objects with the source, as of the same revision if it still has it."""
     async with open_session(place.url, application="kubechronicle import") as session:
         founding = await founding_of(session)
@@ -157,7 +157,7 @@ async def _verify(place: Place, source: ClusterSource, listed: Sequence[Listed])
     for each in listed:
         try:
             objects = await trio.to_thread.run_sync(_all, source, each, revision)
-        except Compacted:
+        except SourceCompacted:
             objects = await trio.to_thread.run_sync(_all, source, each, 0)
             terminal.stderr().line(
                 f"{each.stored}: the source has forgotten revision {revision}; its present is compared"
@@ -173,7 +173,7 @@ async def _verify(place: Place, source: ClusterSource, listed: Sequence[Listed])
     return await verify(place, expected, resources=resources, after=revision, until=revision, source=source.name)
 
 
-def _all(source: ClusterSource, listed: Listed, revision: int) -> list[tuple[int, Stored]]:
+def _all(source: ClusterSource, listed: ListedObjects, revision: int) -> list[tuple[int, StoredForm]]:
     found = []
     for page in source.pages(listed, revision):
         for obj in page:

@@ -14,7 +14,7 @@ from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.transport import HttpTransport
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.migration.report import Report
+from kubechronicle.ops.migration.report import MigrationReport
 from kubechronicle.ops.migration.storage_form import DEFINITIONS, StorageForm
 
 PAGE: Final = 500
@@ -22,14 +22,14 @@ GONE, TOO_NEW, FORBIDDEN, NOT_FOUND = 410, 504, 403, 404
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedObjects:
     """A resource of the source. ``stored``: its name here. ``path``: of its list."""
 
     stored: str
     path: str
 
 
-class Compacted(Exception):
+class SourceCompacted(Exception):
     """The source has forgotten the revision."""
 
 
@@ -52,12 +52,14 @@ class ClusterSource:
         found = self._get("/api/v1/namespaces", limit="1")
         return int(found["metadata"]["resourceVersion"])
 
-    def survey(self, report: Report) -> list[Listed]:
+    def survey(self, report: MigrationReport) -> list[ListedObjects]:
         """Read the definitions of custom resources, and return all resources to import, definitions first."""
-        for page in self.pages(Listed(DEFINITIONS, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"), 0):
+        for page in self.pages(
+            ListedObjects(DEFINITIONS, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"), 0
+        ):
             for definition in page:
                 self.form.define(definition)
-        found: dict[str, Listed] = {}
+        found: dict[str, ListedObjects] = {}
         for group_version, document in self._resources(report):
             for each in document.get("resources") or ():
                 name, verbs = str(each["name"]), each.get("verbs") or ()
@@ -67,7 +69,7 @@ class ClusterSource:
         first = found.pop(DEFINITIONS, None)
         return [*([first] if first else []), *found.values()]
 
-    def pages(self, listed: Listed, revision: int) -> Iterator[Sequence[Object]]:
+    def pages(self, listed: ListedObjects, revision: int) -> Iterator[Sequence[Object]]:
         """Yield the objects as of a revision (0: the newest) page by page. Compacted, ApiError."""
         query = {"limit": str(PAGE)}
         if revision:
@@ -77,7 +79,7 @@ class ClusterSource:
                 page = self.client.get(listed.path, query)
             except ApiError as error:
                 if error.code == GONE:
-                    raise Compacted from None
+                    raise SourceCompacted from None
                 raise
             kind, api_version = str(page["kind"]).removesuffix("List"), page["apiVersion"]
             yield [{"apiVersion": api_version, "kind": kind, **item} for item in page.get("items") or ()]
@@ -86,7 +88,7 @@ class ClusterSource:
                 return
             query = {"limit": str(PAGE), "continue": str(token)}
 
-    def _resources(self, report: Report) -> Iterator[tuple[str, Object]]:
+    def _resources(self, report: MigrationReport) -> Iterator[tuple[str, Object]]:
         """Yield (group version, discovery document) of all groups, the preferred version of each first."""
         yield "v1", self._get("/api/v1")
         for group in self._get("/apis").get("groups") or ():
@@ -98,7 +100,9 @@ class ClusterSource:
                 except ApiError as error:
                     report.add_problem(f"group {version}", f"its server does not answer: {error}")
 
-    def _add(self, found: dict[str, Listed], group_version: str, name: str, kind: str, report: Report) -> None:
+    def _add(
+        self, found: dict[str, ListedObjects], group_version: str, name: str, kind: str, report: MigrationReport
+    ) -> None:
         """Add a resource in the version that is stored here, or else in the first one that can be converted."""
         group, _, version = group_version.rpartition("/")
         path = f"/apis/{group_version}/{name}" if group else f"/api/{version}/{name}"
@@ -108,9 +112,9 @@ class ClusterSource:
                 report.notes.append(f"left out: {name} of {group_version}, which name revisions of the other log")
         elif rt is not None:
             if rt.stored and (rt.resource not in found or rt.is_storage_version):
-                found[rt.resource] = Listed(rt.resource, path)
+                found[rt.resource] = ListedObjects(rt.resource, path)
         elif (group, kind) in self.form.custom:
-            found.setdefault(self.form.custom[group, kind][0], Listed(self.form.custom[group, kind][0], path))
+            found.setdefault(self.form.custom[group, kind][0], ListedObjects(self.form.custom[group, kind][0], path))
         else:
             report.notes.append(f"left out: {name} of {group_version}, which no definition describes")
 

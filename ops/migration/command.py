@@ -24,7 +24,7 @@ from kubechronicle.eventlog.transfer.loader import loading
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.migration import cluster_command
 from kubechronicle.ops.migration.bbolt import BadFile
-from kubechronicle.ops.migration.database import Place, finish, founding_of, verify
+from kubechronicle.ops.migration.database import DatabasePlace, finish, founding_of, verify
 from kubechronicle.ops.migration.etcd_file import open_etcd_file
 from kubechronicle.ops.migration.etcd_import import EtcdImport, expected_of
 from kubechronicle.ops.postgres.database import maintenance_database
@@ -49,7 +49,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
 
 
 @asynccontextmanager
-async def _place(settings: Settings) -> AsyncIterator[Place]:
+async def _place(settings: Settings) -> AsyncIterator[DatabasePlace]:
     """Yield the migrated database and the running encryption. An embedded database is made if there is none."""
     encryption = Encryption(encryption_plan(settings))
     embedded = settings.database_url is None
@@ -57,11 +57,11 @@ async def _place(settings: Settings) -> AsyncIterator[Place]:
         await migrate(url)
         async with trio.open_nursery() as nursery:
             await nursery.start(encryption.run)
-            yield Place(url, encryption)
+            yield DatabasePlace(url, encryption)
             nursery.cancel_scope.cancel()
 
 
-async def _run_etcd(place: Place, arguments: argparse.Namespace) -> int:
+async def _run_etcd(place: DatabasePlace, arguments: argparse.Namespace) -> int:
     path = Path(arguments.from_etcd)
     prefix = f"/{arguments.etcd_prefix.strip('/')}/".encode()
     try:
@@ -81,7 +81,7 @@ async def _run_etcd(place: Place, arguments: argparse.Namespace) -> int:
         raise OperatorError(f"--from-etcd: {path}: {error}") from None
 
 
-async def _import_etcd(place: Place, work: EtcdImport, arguments: argparse.Namespace) -> int:
+async def _import_etcd(place: DatabasePlace, work: EtcdImport, arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     async with open_session(place.url, application="kubechronicle import") as session, loading(session) as loader:
         founder = Founder(loader, f"etcd snapshot {work.file.path.name}", datetime.now(UTC))
@@ -90,7 +90,7 @@ async def _import_etcd(place: Place, work: EtcdImport, arguments: argparse.Names
     return finish(work.report, founder, time.monotonic() - started, work.compacted, arguments.report)
 
 
-async def _verify_etcd(place: Place, work: EtcdImport) -> int:
+async def _verify_etcd(place: DatabasePlace, work: EtcdImport) -> int:
     expected, source = await expected_of(work), str(work.file.path)
     async with open_session(place.url, application="kubechronicle import") as session:
         founding = await founding_of(session)

@@ -16,7 +16,7 @@ from kubechronicle.eventlog.transfer.founding import Founder
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.migration.compare import Expected, differences, differing_changes
-from kubechronicle.ops.migration.report import Report
+from kubechronicle.ops.migration.report import MigrationReport
 from kubechronicle.ops.server.encryption.encryption import Encryption
 
 SHOWN: Final = 50
@@ -24,14 +24,14 @@ SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabasePlace:
     """The database to import into, and the encryption of its contents."""
 
     url: str
     encryption: Encryption
 
 
-def finish(report: Report, founder: Founder, seconds: float, compacted: int, report_file: str) -> int:
+def finish(report: MigrationReport, founder: Founder, seconds: float, compacted: int, report_file: str) -> int:
     """Print the result of an import; return the exit code."""
     out, errors = terminal.stdout(), terminal.stderr()
     report.print(out, errors)
@@ -44,7 +44,9 @@ def finish(report: Report, founder: Founder, seconds: float, compacted: int, rep
     return 1 if report.problems else 0
 
 
-async def verify(place: Place, expected: Expected, *, resources: set[str], after: int, until: int, source: str) -> int:
+async def verify(
+    place: DatabasePlace, expected: Expected, *, resources: set[str], after: int, until: int, source: str
+) -> int:
     """Compare the log with a source, and print the differences. Return exit code 1 if there are any."""
     async with open_postgres_log(place.url, instance="import") as stored:
         log = place.encryption.over(stored)

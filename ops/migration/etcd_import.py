@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from kubechronicle.api.registry.registry import known_registry
-from kubechronicle.eventlog.encryption.contents import ATTEMPTS, Contents
+from kubechronicle.eventlog.encryption.contents import ATTEMPTS, EncryptedContents
 from kubechronicle.eventlog.encryption.errors import NeedsKey, TransformError
 from kubechronicle.eventlog.encryption.providers import ENCRYPTED_PREFIX
 from kubechronicle.eventlog.records import Key, Operation
@@ -22,8 +22,8 @@ from kubechronicle.eventlog.transfer.founding import Founder, ImportedChange
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.migration.compare import Expected
 from kubechronicle.ops.migration.etcd_file import EtcdFile, KeyValue
-from kubechronicle.ops.migration.report import Report
-from kubechronicle.ops.migration.storage_form import DEFINITIONS, NotStorable, StorageForm, Stored, decode
+from kubechronicle.ops.migration.report import MigrationReport
+from kubechronicle.ops.migration.storage_form import DEFINITIONS, NotStorable, StorageForm, StoredForm, decode
 
 NOT_OBJECTS: Final = ("masterleases", "ranges", "peerserverleases", "health")
 """First parts of keys that kube-apiserver uses for itself. This server has Leases, IPAddresses and ports instead."""
@@ -49,7 +49,7 @@ class _Known:
     revision: int
     create_revision: int
     version: int
-    stored: Stored
+    stored: StoredForm
 
 
 @dataclass(slots=True)
@@ -58,8 +58,8 @@ class EtcdImport:
 
     file: EtcdFile
     prefix: bytes
-    contents: Contents
-    report: Report = field(default_factory=Report)
+    contents: EncryptedContents
+    report: MigrationReport = field(default_factory=MigrationReport)
     form: StorageForm = field(default_factory=StorageForm)
     revision: int = 0
     total: int = 0
@@ -146,7 +146,7 @@ class EtcdImport:
             self._known[change.key] = _Known(change.revision, change.create_revision, change.version, stored)
 
     async def _add(
-        self, founder: Founder, change: KeyValue, operation: Operation, stored: Stored, former: _Known | None
+        self, founder: Founder, change: KeyValue, operation: Operation, stored: StoredForm, former: _Known | None
     ) -> None:
         if change.sub and change.revision == founder.revision:
             raise OperatorError(
@@ -173,7 +173,7 @@ class EtcdImport:
         self.report.imported[stored.key.resource] += {Operation.CREATE: 1, Operation.DELETE: -1}.get(operation, 0)
         await founder.add_change(imported)
 
-    async def stored(self, change: KeyValue) -> Stored:
+    async def stored(self, change: KeyValue) -> StoredForm:
         """Return the object of a value as it is stored here, in plaintext. NotStorable."""
         stored = self.form.stored(decode(await self._decrypted(change)))
         key = change.key.decode(errors="replace").rstrip("/")

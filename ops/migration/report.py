@@ -13,7 +13,7 @@ SHOWN: Final = 20
 
 
 @dataclass(slots=True)
-class Report:
+class MigrationReport:
     """``imported``: objects by resource. ``left``: keys of no objects, by their kind. ``problems``: by key."""
 
     imported: Counter[str] = field(default_factory=Counter)

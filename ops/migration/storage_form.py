@@ -96,7 +96,7 @@ class NotStorable(Exception):
     """The object cannot be stored; the message says why."""
 
 
-class Stored(NamedTuple):
+class StoredForm(NamedTuple):
     """An object as it is stored.
 
     ``at``: the time of its last change, as far as the object tells.
@@ -125,7 +125,7 @@ class StorageForm:
         resource = f"{spec['names']['plural']}.{spec['group']}"
         self.custom[spec["group"], spec["names"]["kind"]] = (resource, spec["scope"] == "Namespaced")
 
-    def stored(self, obj: Object) -> Stored:
+    def stored(self, obj: Object) -> StoredForm:
         """Return an object as it is stored. NotStorable."""
         metadata = obj.get("metadata")
         if not isinstance(metadata, dict) or not metadata.get("name"):
@@ -140,7 +140,7 @@ class StorageForm:
             raise NotStorable("it has no uid")
         at, manager = last_change(metadata)
         key = Key(resource, namespace, str(metadata["name"]))
-        return Stored(key, str(metadata["uid"]), encode(obj), at, manager)
+        return StoredForm(key, str(metadata["uid"]), encode(obj), at, manager)
 
     def _placed(self, obj: Object, api_version: str, kind: str) -> tuple[str, bool, Object, _Encode]:
         """Return (resource, whether it is namespaced, the object in the stored version, the encoder of its kind)."""

@@ -62,7 +62,7 @@ log_checkpoints = off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class DatabaseCluster:
     """A prepared cluster and the programs that run it."""
 
     directory: Path
@@ -71,7 +71,7 @@ class Cluster:
     log_file: Path
 
 
-def prepare(data_dir: Path) -> Cluster:
+def prepare(data_dir: Path) -> DatabaseCluster:
     """Find programs, end processes of a killed server, make the cluster if there is none, and configure it.
 
     The caller holds the lock. This takes milliseconds for an existing cluster, about a second for a new one.
@@ -95,7 +95,7 @@ def prepare(data_dir: Path) -> Cluster:
         raise PostgresFailed(
             f"initdb took longer than {INITDB_TIMEOUT:g} s; is the disk of {directory} slow?"
         ) from error
-    return Cluster(directory=directory, programs=programs, account=account, log_file=log_file)
+    return DatabaseCluster(directory=directory, programs=programs, account=account, log_file=log_file)
 
 
 def launch_command(directory: Path, account: Account | None, *command: str | Path) -> list[str]:

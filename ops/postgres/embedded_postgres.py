@@ -34,7 +34,7 @@ from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops.errors import OperatorError, PostgresFailed
 from kubechronicle.ops.locks import Held, locked
-from kubechronicle.ops.postgres.cluster import Cluster, environment, launch_command, prepare, socket_url
+from kubechronicle.ops.postgres.cluster import DatabaseCluster, environment, launch_command, prepare, socket_url
 from kubechronicle.ops.postgres.processes import STAGES, end_leftovers
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def url_of_running(data_dir: Path) -> str | None:
 class _Server:
     """The postmaster, a child of this process."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: DatabaseCluster) -> None:
         self.cluster = cluster
         self.postmaster_epoch = PostmasterEpoch()
         self._process: subprocess.Popen[bytes] | None = None

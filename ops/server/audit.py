@@ -9,11 +9,11 @@ from typing import Final
 
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.matching import Matcher
-from kubechronicle.api.audit.policy import Policy, PolicyError
+from kubechronicle.api.audit.policy import AuditPolicy, PolicyError
 from kubechronicle.http.audit.audit import Audit, AuditParts
 from kubechronicle.http.audit.backends import (
     BATCH,
-    Backend,
+    AuditBackend,
     BatchSettings,
     LogSettings,
     TruncateSettings,
@@ -42,7 +42,7 @@ class AuditPlan:
     ``tells_changes``: events say what writes changed.
     """
 
-    policy: Policy
+    policy: AuditPolicy
     file: Path
     content: bytes
     log: LogSettings | None = None
@@ -54,7 +54,7 @@ class AuditPlan:
 class ReadsPlan:
     """The policy of recorded reads, its file and content, and the days that reads are kept; 0: for ever."""
 
-    policy: Policy
+    policy: AuditPolicy
     file: Path
     content: bytes
     days: int
@@ -88,7 +88,7 @@ def audit_plan(settings: Settings) -> AuditPlan | None:
     )
 
 
-def read_policy(flag: str, file: Path) -> tuple[Policy, bytes]:
+def read_policy(flag: str, file: Path) -> tuple[AuditPolicy, bytes]:
     """Return the policy of a file, and its content. Raise OperatorError."""
     try:
         content = file.read_bytes()
@@ -106,7 +106,7 @@ def audit_parts(plan: AuditPlan | None, outgoing: Outgoing, *, server: str = "")
     """Return the parts of audit; None if it is off. Raise OperatorError."""
     if plan is None:
         return None
-    metrics, backends = AuditMetrics(), list[Backend]()
+    metrics, backends = AuditMetrics(), list[AuditBackend]()
     if plan.log is not None:
         file_log = LogBackend(plan.log, metrics, overwrite=overwrite_cached)
         try:

@@ -8,9 +8,9 @@ from pathlib import Path
 from kubechronicle.api.configuration.structuring import Duration
 from kubechronicle.api.values.durations import SECOND
 from kubechronicle.http.authorization import configuration
-from kubechronicle.http.authorization.abac import Policy, PolicyFileError, read_policy_file
+from kubechronicle.http.authorization.abac import AbacPolicy, PolicyFileError, read_policy_file
 from kubechronicle.http.authorization.configuration import (
-    ConfigurationError,
+    AuthorizationConfigurationError,
     WebhookConfiguration,
     WebhookConnectionInfo,
 )
@@ -50,7 +50,7 @@ def _of_file(settings: Settings, file: Path) -> AuthorizationPlan:
         configured = configuration.load(content)
     except OSError as error:
         raise OperatorError(f"--authorization-config: cannot read {file}: {error.strerror}") from None
-    except ConfigurationError as error:
+    except AuthorizationConfigurationError as error:
         raise OperatorError(f"--authorization-config: {file}: {error}") from None
     for each in configured:
         file_of_webhook = each.webhook.connection_info.kube_config_file if each.webhook is not None else None
@@ -94,7 +94,7 @@ def _check_kubeconfig(flag: str, file: Path) -> None:
         raise OperatorError(f"--{flag}: {error}") from None
 
 
-def _policies(settings: Settings, types: Sequence[str]) -> list[Policy] | None:
+def _policies(settings: Settings, types: Sequence[str]) -> list[AbacPolicy] | None:
     if configuration.ABAC not in types:
         return None
     if settings.authorization_policy_file is None:

@@ -35,7 +35,7 @@ from kubechronicle.api.values.caches import CACHES
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.http.aggregation.aggregation import Aggregation
-from kubechronicle.http.aggregation.foreign_objects import ForeignObjects
+from kubechronicle.http.aggregation.foreign_objects import RemoteObjects
 from kubechronicle.http.app import HttpApplication, build_application
 from kubechronicle.http.audit.audit import AuditParts
 from kubechronicle.http.audit.reads import ReadRecorder
@@ -43,7 +43,7 @@ from kubechronicle.http.authentication.token_issuer import external_keys
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.egress.egress import Egress
-from kubechronicle.http.health import Check, Trouble, Unhealthy
+from kubechronicle.http.health import HealthCheck, Trouble, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
@@ -55,7 +55,7 @@ from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.audit import audit_parts
 from kubechronicle.ops.server.branches.branch_parts import BranchMaker
-from kubechronicle.ops.server.branches.rules import Rules
+from kubechronicle.ops.server.branches.rules import BranchRules
 from kubechronicle.ops.server.collectors import process
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
@@ -123,7 +123,7 @@ def assemble(
     storage, store, own = parts.storage, parts.store, parts.own
     main = storage.main
     assembly: Assembly
-    draining = Check("shutdown", lambda: assembly.check_not_draining(), live=False)
+    draining = HealthCheck("shutdown", lambda: assembly.check_not_draining(), live=False)
     backends, aggregation = aggregated_servers(plan, store, parts.outgoing, parts.addresses)
     application = _application(parts, aggregation, draining, failures)
 
@@ -160,7 +160,9 @@ def assemble(
     return assembly
 
 
-def _application(parts: _Parts, aggregation: Aggregation, draining: Check, failures: TaskFailures) -> HttpApplication:
+def _application(
+    parts: _Parts, aggregation: Aggregation, draining: HealthCheck, failures: TaskFailures
+) -> HttpApplication:
     """Return the filters and handlers of a server."""
     plan, storage, own = parts.plan, parts.storage, parts.own
     return build_application(
@@ -196,7 +198,7 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
 
     manifests = ReloadedManifests(plan.manifests, plan.server) if plan.manifests else None
     given = manifests.current if manifests is not None else {}
-    rules = Rules(plan, authorization, ask, given)
+    rules = BranchRules(plan, authorization, ask, given)
     state = rules.state(reads, current, provide_namespace, storage.siblings)
     services = ServiceAllocator(plan.services, strict=plan.features.enabled("StrictIPCIDRValidation"))
     conversions = Conversions(ask)
@@ -287,7 +289,7 @@ def _of(task: str, unit: Unit) -> str:
 
 
 def _loops(
-    parts: _Parts, application: HttpApplication, availability: ChildSpec, foreign: ForeignObjects
+    parts: _Parts, application: HttpApplication, availability: ChildSpec, foreign: RemoteObjects
 ) -> list[ChildSpec]:
     plan = parts.plan
     loops = [
@@ -314,7 +316,7 @@ def _read_recorder(plan: Plan, reads: Reads) -> ReadRecorder | None:
     )
 
 
-def _led_loops(plan: Plan, store: Store, current: CurrentRegistry, foreign: ForeignObjects) -> list[ChildSpec]:
+def _led_loops(plan: Plan, store: Store, current: CurrentRegistry, foreign: RemoteObjects) -> list[ChildSpec]:
     """Return the loops that run while this server leads."""
     signing = plan.issuer.signing if plan.issuer is not None else None
     sign = signing.sign if signing is not None else None
@@ -364,7 +366,7 @@ def _register_metrics(assembly: Assembly, parts: _Parts, more: Iterable[Collecto
         metrics.registry.register(collector)
 
 
-def _log_checks(units: Sequence[Unit]) -> list[Check]:
+def _log_checks(units: Sequence[Unit]) -> list[HealthCheck]:
     def check_log(unit: Unit) -> None:
         if not unit.tail.healthy:
             raise Unhealthy(unit.tail.availability.problem() or "the log has not been read yet")
@@ -380,9 +382,9 @@ def _log_checks(units: Sequence[Unit]) -> list[Check]:
 
     # As kube-apiserver's etcd and etcd-override-N.
     names = ["log", *(f"log-override-{number}" for number in range(len(units) - 1))]
-    checks = [Check(name, partial(check_log, unit), live=False) for name, unit in zip(names, units, strict=True)]
+    checks = [HealthCheck(name, partial(check_log, unit), live=False) for name, unit in zip(names, units, strict=True)]
     checks += [
-        Check(f"{name}-writable", partial(check_writable, unit), live=False)
+        HealthCheck(f"{name}-writable", partial(check_writable, unit), live=False)
         for name, unit in zip(names, units, strict=True)
     ]
-    return [*checks, Check("informer-sync", check_views, live=False)]
+    return [*checks, HealthCheck("informer-sync", check_views, live=False)]

@@ -39,7 +39,7 @@ from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.databases.overrides import Override, overrides_of
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.listening import transport
-from kubechronicle.ops.server.listening.addresses import Addresses
+from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.outside.egress import egress_selections
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.retention import retention_policies
@@ -66,12 +66,12 @@ class Inputs:
     reads: ReadsPlan | None
     features: FeatureGates
     registry: Registry
-    addresses: Addresses
+    addresses: ListenAddresses
     retention: tuple[RetentionPolicy, ...]
     overrides: tuple[Override, ...]
 
 
-def check_inputs(settings: Settings, addresses: Addresses) -> Inputs:
+def check_inputs(settings: Settings, addresses: ListenAddresses) -> Inputs:
     """Check everything that can be checked without starting anything. Raise OperatorError."""
     if settings.database_direct_url is not None and settings.database_url is None:
         raise OperatorError("--database-direct-url: give the address of the pooler too, by --database-url")

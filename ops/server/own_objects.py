@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kubechronicle.actors.loops.bootstrap.api_services import APIServices
 from kubechronicle.actors.loops.bootstrap.authentication_trust import NAME, authentication_trust
 from kubechronicle.actors.loops.bootstrap.config_map import KeptConfigMap
-from kubechronicle.actors.loops.bootstrap.flow_control import FlowControl
+from kubechronicle.actors.loops.bootstrap.flow_control import FlowControlBootstrap
 from kubechronicle.actors.loops.bootstrap.rbac import RbacBootstrap
 from kubechronicle.actors.loops.bootstrap.system_objects import Bootstrap
 from kubechronicle.actors.loops.service_accounts.legacy_tokens import CONFIG_MAP, LegacyTokenTracking
@@ -16,7 +16,7 @@ from kubechronicle.actors.loops.services.cluster_ip_repair import ClusterIPRepai
 from kubechronicle.actors.loops.services.node_port_repair import NodePortRepair
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
-from kubechronicle.http.health import Check, Unhealthy
+from kubechronicle.http.health import HealthCheck, Unhealthy
 from kubechronicle.ops.server.plan import Plan
 
 
@@ -27,7 +27,7 @@ class OwnObjects:
     bootstrap: Bootstrap
     roles: RbacBootstrap
     api_services: APIServices
-    flow_control: FlowControl
+    flow_control: FlowControlBootstrap
     cluster_ips: ClusterIPRepair
     node_ports: NodePortRepair
     trust: KeptConfigMap
@@ -45,7 +45,7 @@ class OwnObjects:
             ChildSpec(name="legacy-token-tracking", run=self.legacy_tokens.run),
         ]
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[HealthCheck]:
         """Return readiness checks named after kube-apiserver's post-start hooks."""
 
         def services() -> None:
@@ -72,12 +72,14 @@ class OwnObjects:
             return check
 
         return [
-            Check("poststarthook/start-cluster-authentication-info-controller", config_map(self.trust, NAME)),
-            Check("poststarthook/start-legacy-token-tracking-controller", config_map(self.legacy_tokens, CONFIG_MAP)),
-            Check("poststarthook/start-service-ip-repair-controllers", services),
-            Check("poststarthook/rbac/bootstrap-roles", roles),
-            Check("poststarthook/start-kubernetes-service-cidr-controller", ranges),
-            Check("poststarthook/priority-and-fairness-config-producer", flow_control),
+            HealthCheck("poststarthook/start-cluster-authentication-info-controller", config_map(self.trust, NAME)),
+            HealthCheck(
+                "poststarthook/start-legacy-token-tracking-controller", config_map(self.legacy_tokens, CONFIG_MAP)
+            ),
+            HealthCheck("poststarthook/start-service-ip-repair-controllers", services),
+            HealthCheck("poststarthook/rbac/bootstrap-roles", roles),
+            HealthCheck("poststarthook/start-kubernetes-service-cidr-controller", ranges),
+            HealthCheck("poststarthook/priority-and-fairness-config-producer", flow_control),
         ]
 
 
@@ -92,7 +94,7 @@ def own_objects(plan: Plan, store: Store) -> OwnObjects:
         ),
         roles=RbacBootstrap(store, plan.features),
         api_services=APIServices(store),
-        flow_control=FlowControl(store),
+        flow_control=FlowControlBootstrap(store),
         cluster_ips=ClusterIPRepair(store),
         node_ports=NodePortRepair(store, plan.services.node_ports),
         trust=authentication_trust(store, plan.trust),

@@ -35,7 +35,7 @@ from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
 from kubechronicle.ops.server.inputs import Inputs
 from kubechronicle.ops.server.listening import transport
-from kubechronicle.ops.server.listening.addresses import Addresses, bracketed
+from kubechronicle.ops.server.listening.addresses import ListenAddresses, bracketed
 from kubechronicle.ops.server.outside.egress import warn_of_etcd
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of
@@ -54,7 +54,7 @@ LOOK: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedServer:
     """Everything that a server has once, however many worker processes it has."""
 
     inputs: Inputs
@@ -74,7 +74,7 @@ class Prepared:
         out.flush()
 
 
-async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prepared:
+async def prepare(settings: Settings, inputs: Inputs, database: Running) -> PreparedServer:
     """Make certificates and keys while the database starts, then make its schema or migrate it."""
     warn_of_etcd(inputs.egress)
     pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
@@ -94,7 +94,7 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
     if settings.database_url is not None:
         name = name_of(f"{bracketed(inputs.addresses.advertised)}:{inputs.addresses.port}")
         await compare_trust(settings.database_direct_url or url, name, trust_of(settings, pki, issuer))
-    return Prepared(
+    return PreparedServer(
         inputs=inputs,
         database_url=url,
         postmaster_epoch=database.postmaster_epoch,
@@ -201,7 +201,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
     )
 
 
-def _listen(settings: Settings, addresses: Addresses, pki: Pki, client_cas: Iterable[Path]) -> ServeConfig:
+def _listen(settings: Settings, addresses: ListenAddresses, pki: Pki, client_cas: Iterable[Path]) -> ServeConfig:
     """Return the settings of the listener. ``client_cas``: files with authorities of client certificates."""
     certificate, key = pki.serving_files
     return ServeConfig(
@@ -277,7 +277,7 @@ def _proxy_client(settings: Settings, pki: Pki) -> tuple[Path, Path] | None:
     return pki.front_proxy_files if authentication.has_own_front_proxy(settings) else None
 
 
-def _names(settings: Settings, own: Addresses) -> Names:
+def _names(settings: Settings, own: ListenAddresses) -> Names:
     service = settings.service_cluster_ip_range.networks[0][1]
     return serving_names(
         addresses=[settings.bind_address, own.advertised, service], external_hostname=settings.external_hostname

@@ -71,12 +71,12 @@ async def make_issuer(settings: Settings, directory: Path) -> ServiceAccountIssu
     endpoint = settings.service_account_signing_endpoint
     if endpoint is None:
         return await trio.to_thread.run_sync(issuer_of, settings, directory)
-    from kubechronicle.ops.server.outside.jwt_signer import BadAnswer, GrpcError, JwtSigner  # few servers need it
+    from kubechronicle.ops.server.outside.jwt_signer import BadSignerAnswer, GrpcError, JwtSigner  # few servers need it
 
     signer = JwtSigner(endpoint)
     try:
         longest = await signer.first_answers()
-    except (GrpcError, BadAnswer) as error:
+    except (GrpcError, BadSignerAnswer) as error:
         raise OperatorError(f"{ENDPOINT}: the signer at {endpoint} has given no keys: {error}") from None
     if longest < MIN_SECONDS:
         raise OperatorError(f"{ENDPOINT}: the signer allows {longest} s; tokens last {MIN_SECONDS} s or longer")

@@ -17,11 +17,11 @@ from kubechronicle.ops.server.listening.addresses import find_addresses
 from kubechronicle.ops.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from kubechronicle.ops.server.preparation import Prepared
+    from kubechronicle.ops.server.preparation import PreparedServer
 
 
 @asynccontextmanager
-async def prepared(settings: Settings, failures: TaskFailures) -> AsyncGenerator[Prepared]:
+async def prepared(settings: Settings, failures: TaskFailures) -> AsyncGenerator[PreparedServer]:
     """Check the inputs, then keep a migrated database, certificates and keys until the block is left."""
     addresses, inputs = find_addresses(settings), None
     if settings.database_url is None and not has_cluster(settings.data_dir):

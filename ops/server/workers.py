@@ -37,7 +37,7 @@ from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.http.wire.sockets import bind
 from kubechronicle.ops.errors import OperatorError, WorkerFailed, describe_status
-from kubechronicle.ops.server.listening.addresses import Addresses
+from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, HANDOVER_PATIENCE
 from kubechronicle.ops.server.startup import prepared
 from kubechronicle.ops.server.worker_messages import INTERVAL, LEAD, RETIRE, Heart, StartMessage, Worker, WorkerStates
@@ -340,7 +340,7 @@ async def serve(settings: Settings) -> None:
         signals.cancel_scope.cancel()
 
 
-async def shared_sockets(addresses: Addresses, count: int) -> list[list[socket.socket]]:
+async def shared_sockets(addresses: ListenAddresses, count: int) -> list[list[socket.socket]]:
     """Return for each worker one socket per address, open until this process ends. Raise OperatorError."""
     port = addresses.port
     try:
@@ -354,7 +354,7 @@ async def _run_then_stop(workers: Workers, scope: trio.CancelScope, *, task_stat
     scope.cancel()
 
 
-def _start_messages(settings: Settings, addresses: Addresses) -> StartMessageMaker:
+def _start_messages(settings: Settings, addresses: ListenAddresses) -> StartMessageMaker:
     def start_message(number: int, own: tuple[int, ...], siblings: tuple[int, ...]) -> bytes:
         message = StartMessage(settings=settings, addresses=addresses, number=number, listeners=own, siblings=siblings)
         return message.to_bytes()

@@ -13,9 +13,9 @@ from kubechronicle.actors.resource_actor import (
     APPEND,
     WAIT,
     CommitOutcome,
-    Conflict,
     KeyState,
     ResourceActor,
+    WriteConflict,
     decide,
 )
 from kubechronicle.actors.resource_actors import ResourceActors
@@ -31,8 +31,8 @@ WHO = Who(user="test")
     [
         (0, False, 0, APPEND),
         (7, False, 7, APPEND),
-        (7, False, 0, Conflict(7)),
-        (7, False, 6, Conflict(7)),
+        (7, False, 0, WriteConflict(7)),
+        (7, False, 6, WriteConflict(7)),
         (0, False, 7, APPEND),  # the preparing request saw a newer state than this view: the log decides
         (7, True, 7, WAIT),
         (0, True, 0, WAIT),

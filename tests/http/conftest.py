@@ -27,7 +27,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubechronicle.http.messages import Application, Request, Response
 from kubechronicle.http.wire.listener import Server, serve
-from kubechronicle.http.wire.serve_config import Limits, ServeConfig
+from kubechronicle.http.wire.serve_config import ServeConfig, ServeLimits
 from kubechronicle.http.wire.tls_context import NamedCertificate, TLSOptions
 
 PATIENCE = 60.0
@@ -292,7 +292,7 @@ def wire(nursery: trio.Nursery, authority: Authority, server_files: tuple[Path, 
             client_ca_files=tuple(map(str, client_cas if client_cas is not None else [authority.file])),
             named_certificates=named,
             tls_options=options or TLSOptions(),
-            limits=Limits(**{"reap_interval": 0.02, **limits}),
+            limits=ServeLimits(**{"reap_interval": 0.02, **limits}),
         )
         server: Server = await nursery.start(partial(serve, answering(app), config))
         return Wire(server, authority)

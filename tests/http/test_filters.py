@@ -24,7 +24,7 @@ from kubechronicle.eventlog.errors import (
 )
 from kubechronicle.http import filters
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.user import GROUP_MASTERS, Rejected, User
+from kubechronicle.http.authentication.user import GROUP_MASTERS, CredentialRejected, User
 from kubechronicle.http.authorization.decision import AlwaysAllow, AlwaysDeny, AuthorizationChain
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.messages import BodyTooLarge, BufferedExchange, ClientDisconnected, Headers, Request, Response
@@ -45,7 +45,7 @@ class Always:
 
     def authenticate(self, request: Request) -> User | None:
         if self.user is None:
-            raise Rejected
+            raise CredentialRejected
         return self.user
 
 

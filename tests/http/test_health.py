@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kubechronicle.api.meta.request_info import Query, resolve
 from kubechronicle.eventlog.memory.faults import Fault
 from kubechronicle.http.context import Context
-from kubechronicle.http.health import Check, Health, Unhealthy
+from kubechronicle.http.health import Health, HealthCheck, Unhealthy
 from kubechronicle.http.messages import Request, Response
 
 
@@ -45,7 +45,7 @@ def log_check() -> Checked:
 
 @pytest.fixture
 def health(log_check: Checked) -> Health:
-    return Health([Check("log", log_check, live=False), Check("threads", lambda: None)])
+    return Health([HealthCheck("log", log_check, live=False), HealthCheck("threads", lambda: None)])
 
 
 def test_all_checks_pass(health: Health) -> None:
@@ -144,7 +144,7 @@ async def test_methods(autojump_clock: MockClock) -> None:
 def test_a_young_server_is_alive(log_check: Checked) -> None:
     """Within --livez-grace-period, failed checks do not fail /livez. They fail /readyz."""
     log_check.reason = "not read yet"
-    young = Health([Check("log", log_check)], time.monotonic() + 60)
+    young = Health([HealthCheck("log", log_check)], time.monotonic() + 60)
     assert [ask(young, path).status for path in ("/livez", "/livez/log", "/readyz", "/healthz")] == [200, 200, 500, 500]
-    old = Health([Check("log", log_check)], time.monotonic())
+    old = Health([HealthCheck("log", log_check)], time.monotonic())
     assert ask(old, "/livez").status == 500

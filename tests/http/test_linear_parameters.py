@@ -16,12 +16,12 @@ import pytest
 from in_process import ADMIN, InProcess, open_server, pod
 
 from kubechronicle.http.messages import Request
-from kubechronicle.http.wire.serve_config import Limits
+from kubechronicle.http.wire.serve_config import ServeLimits
 
 GROWTH = 2.6
 # Seconds of 2n parts, below which a request is fast in any case.
 SHORT = 0.004
-BYTES = Limits().header_bytes // 8
+BYTES = ServeLimits().header_bytes // 8
 JSON = "application/json"
 PODS = "/api/v1/pods"
 POST = "/api/v1/namespaces/default/pods"

@@ -15,7 +15,7 @@ from kubechronicle.api.meta.request_info import Query, resolve
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request
-from kubechronicle.http.stalls import MOST_LINES, STALL, Ended, StallWatch, Step
+from kubechronicle.http.stalls import MOST_LINES, STALL, Ended, LoopStep, StallWatch
 
 CPU = 3 * STALL  # seconds, so that a sample is taken even if a look comes late
 PATIENCE = 60.0
@@ -120,7 +120,7 @@ def test_lines_are_limited_and_stalls_are_counted(caplog: pytest.LogCaptureFixtu
 
 def test_a_stall_that_lasts_is_logged_before_its_end(caplog: pytest.LogCaptureFixture) -> None:
     watch = StallWatch()
-    watch.report_present(5.1, Step("a.py b < c.py d", (("user", "carl"),)))
+    watch.report_present(5.1, LoopStep("a.py b < c.py d", (("user", "carl"),)))
     assert [record.message for record in caplog.records] == ["The event loop stands still"]
     assert vars(caplog.records[0])["user"] == "carl"
     assert counted(watch) == 0

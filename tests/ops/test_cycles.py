@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from kubechronicle.ops import cycles, garbage_search
 from kubechronicle.ops.cycles import Cycles
-from kubechronicle.ops.garbage_search import Search
+from kubechronicle.ops.garbage_search import GarbageSearch
 
 pytestmark = pytest.mark.skipif(not cycles.in_steps(), reason="this interpreter collects old objects by itself")
 
@@ -53,8 +53,8 @@ def rings(count: int, size: int = 3) -> list[Node]:
     return nodes
 
 
-def search() -> Search:
-    made = Search(gc.get_objects(generation=2))
+def search() -> GarbageSearch:
+    made = GarbageSearch(gc.get_objects(generation=2))
     for _ in made.steps():
         pass
     return made
@@ -128,7 +128,7 @@ def test_the_references_of_a_step_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     objects = [*nodes, *(vars(node) for node in nodes), *(node.others for node in nodes)]
     nodes.clear()
     del node
-    made = Search(objects)
+    made = GarbageSearch(objects)
     sizes = []
     for _ in made.steps():
         sizes.append(made._done)

@@ -85,7 +85,7 @@ class Standard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class NamespaceStandards:
     enforce: Standard = Standard()
     audit: Standard = Standard()
     warn: Standard = Standard()
@@ -99,7 +99,7 @@ class Policy:
         return self.audit.level == self.warn.level == standards.PRIVILEGED
 
 
-PERMISSIVE: Final = Policy()
+PERMISSIVE: Final = NamespaceStandards()
 
 
 class PodSecurity(AdmissionPlugin):
@@ -111,7 +111,7 @@ class PodSecurity(AdmissionPlugin):
     ) -> None:
         given = configuration or PodSecurityConfiguration()
         of = given.defaults
-        self._defaults = Policy(
+        self._defaults = NamespaceStandards(
             enforce=Standard(of.enforce, of.enforce_version, newest),
             audit=Standard(of.audit, of.audit_version, newest),
             warn=Standard(of.warn, of.warn_version, newest),
@@ -189,7 +189,7 @@ def _labels(attributes: Attributes) -> tuple[str, str, str]:
 
 
 def _apply(
-    policy: Policy, attributes: Attributes, state: State, meta: Object, spec: Object, *, enforces: bool
+    policy: NamespaceStandards, attributes: Attributes, state: State, meta: Object, spec: Object, *, enforces: bool
 ) -> AdmissionSteps:
     """Apply the standards to a pod, or to the template of one. StatusError 403."""
     found = violations = (yield from policy.enforce.violations(meta, spec)) if enforces else []
@@ -245,7 +245,9 @@ def _images(spec: Object, field: str) -> list[Any]:
 # -- labels -----------------------------------------------------------------------------------------------------------
 
 
-def policy_of(labels: Mapping[str, str], defaults: Policy = PERMISSIVE) -> tuple[Policy, list[Cause]]:
+def policy_of(
+    labels: Mapping[str, str], defaults: NamespaceStandards = PERMISSIVE
+) -> tuple[NamespaceStandards, list[Cause]]:
     """Return the policy of the labels and their errors. Without ``warn``, a stricter ``enforce`` is used to warn."""
     causes: list[Cause] = []
     enforce = _standard(labels, "enforce", standards.RESTRICTED, defaults.enforce, causes)
@@ -255,7 +257,7 @@ def policy_of(labels: Mapping[str, str], defaults: Policy = PERMISSIVE) -> tuple
     if PREFIX + "warn" not in labels and chosen in LEVELS and LEVELS.index(chosen) > LEVELS.index(defaults.warn.level):
         version = warn.version if PREFIX + "warn-version" in labels else enforce.version
         warn = Standard(enforce.level, version, enforce.newest)
-    return Policy(enforce=enforce, audit=audit, warn=warn), causes
+    return NamespaceStandards(enforce=enforce, audit=audit, warn=warn), causes
 
 
 def _standard(labels: Mapping[str, str], mode: str, fallback: str, default: Standard, causes: list[Cause]) -> Standard:
@@ -276,7 +278,7 @@ def _standard(labels: Mapping[str, str], mode: str, fallback: str, default: Stan
 
 
 def _check_namespace(
-    attributes: Attributes, namespace: Object, state: State, defaults: Policy, *, exempt: bool
+    attributes: Attributes, namespace: Object, state: State, defaults: NamespaceStandards, *, exempt: bool
 ) -> AdmissionSteps | None:
     labels = namespace["metadata"].get("labels") or {}
     old_labels = attributes.old.labels if attributes.old is not None else {}
@@ -300,7 +302,9 @@ def _check_namespace(
     return _warn_of_existing(attributes, name, wanted, state.entries("pods", name))
 
 
-def _exempt_warning(namespace: str, policy: Policy, labels: Mapping[str, str], defaults: Policy) -> list[str]:
+def _exempt_warning(
+    namespace: str, policy: NamespaceStandards, labels: Mapping[str, str], defaults: NamespaceStandards
+) -> list[str]:
     """Return the warning that the labels of an exempt namespace have no effect, if they would have one."""
     if policy.privileged or policy == defaults:
         return []

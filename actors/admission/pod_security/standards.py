@@ -20,7 +20,7 @@ NEWEST_MINOR: Final = PROGRAM.minor
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StandardRow:
     """One rule of a standard.
 
     ``versions``: (first minor version, check), ascending.
@@ -41,40 +41,42 @@ class Row:
 
 # In the order of their messages: bytewise by id.
 BASELINE_ROWS: Final = (
-    Row("appArmorProfile", ((0, checks.apparmor),)),
-    Row("capabilities_baseline", ((0, checks.capabilities),)),
-    Row("hostNamespaces", ((0, checks.host_namespaces),)),
-    Row("hostPathVolumes", ((0, checks.host_paths),)),
-    Row("hostPorts", ((0, checks.host_ports),)),
-    Row("hostProbesAndHostLifecycle", ((34, checks.host_probes),)),
-    Row("privileged", ((0, checks.privileged),)),
-    Row("procMount", ((0, checks.proc_mount), (35, checks.unless(checks.in_user_namespace, checks.proc_mount)))),
-    Row(
+    StandardRow("appArmorProfile", ((0, checks.apparmor),)),
+    StandardRow("capabilities_baseline", ((0, checks.capabilities),)),
+    StandardRow("hostNamespaces", ((0, checks.host_namespaces),)),
+    StandardRow("hostPathVolumes", ((0, checks.host_paths),)),
+    StandardRow("hostPorts", ((0, checks.host_ports),)),
+    StandardRow("hostProbesAndHostLifecycle", ((34, checks.host_probes),)),
+    StandardRow("privileged", ((0, checks.privileged),)),
+    StandardRow(
+        "procMount", ((0, checks.proc_mount), (35, checks.unless(checks.in_user_namespace, checks.proc_mount)))
+    ),
+    StandardRow(
         "seLinuxOptions",
         (
             (0, checks.selinux(checks.SELINUX_TYPES)),
             (31, checks.selinux(checks.SELINUX_TYPES | {"container_engine_t"})),
         ),
     ),
-    Row("seccompProfile_baseline", ((0, checks.seccomp_annotations), (19, checks.seccomp))),
-    Row("sysctls", tuple((since, checks.sysctls(since)) for since, _ in checks.SYSCTLS)),
-    Row("windowsHostProcess", ((0, checks.host_process),)),
+    StandardRow("seccompProfile_baseline", ((0, checks.seccomp_annotations), (19, checks.seccomp))),
+    StandardRow("sysctls", tuple((since, checks.sysctls(since)) for since, _ in checks.SYSCTLS)),
+    StandardRow("windowsHostProcess", ((0, checks.host_process),)),
 )
 RESTRICTED_ROWS: Final = (
-    Row(
+    StandardRow(
         "allowPrivilegeEscalation",
         ((8, checks.escalation), (25, checks.unless(checks.for_windows, checks.escalation))),
     ),
-    Row(
+    StandardRow(
         "capabilities_restricted",
         ((22, checks.no_capabilities), (25, checks.unless(checks.for_windows, checks.no_capabilities))),
         ("capabilities_baseline",),
     ),
-    Row("procMount_restricted", ((35, checks.proc_mount),), ("procMount",)),
-    Row("restrictedVolumes", ((0, checks.volumes_of_kinds),), ("hostPathVolumes",)),
-    Row("runAsNonRoot", ((0, checks.non_root), (35, checks.unless(checks.in_user_namespace, checks.non_root)))),
-    Row("runAsUser", ((23, checks.user), (35, checks.unless(checks.in_user_namespace, checks.user)))),
-    Row(
+    StandardRow("procMount_restricted", ((35, checks.proc_mount),), ("procMount",)),
+    StandardRow("restrictedVolumes", ((0, checks.volumes_of_kinds),), ("hostPathVolumes",)),
+    StandardRow("runAsNonRoot", ((0, checks.non_root), (35, checks.unless(checks.in_user_namespace, checks.non_root)))),
+    StandardRow("runAsUser", ((23, checks.user), (35, checks.unless(checks.in_user_namespace, checks.user)))),
+    StandardRow(
         "seccompProfile_restricted",
         ((19, checks.seccomp_set), (25, checks.unless(checks.for_windows, checks.seccomp_set))),
         ("seccompProfile_baseline",),

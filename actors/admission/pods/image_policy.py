@@ -14,7 +14,7 @@ import orjson
 from kubechronicle.actors.admission.chain import AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.actors.admission.state import ImageReviews
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
-from kubechronicle.api.admission.image_verdicts import Verdict
+from kubechronicle.api.admission.image_verdicts import ImageVerdict
 from kubechronicle.api.values.names import qualified_name
 from kubechronicle.api.values.objects import Object
 
@@ -37,7 +37,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
             raise forbidden(attributes, "this server has no webhook for images")
         spec = spec_of(pod, attributes.namespace, ephemeral=attributes.subresource == EPHEMERAL)
         verdict = recall_answer((self.name, spec))
-        if not isinstance(verdict, Verdict):
+        if not isinstance(verdict, ImageVerdict):
             verdict = images.known(spec)
         if verdict is None:
             raise _NeedsVerdict(images, spec)
@@ -58,7 +58,7 @@ def spec_of(pod: Object, namespace: str, *, ephemeral: bool) -> bytes:
     return orjson.dumps({key: value for key, value in spec.items() if value}, option=orjson.OPT_SORT_KEYS)
 
 
-def _apply(verdict: Verdict, attributes: Attributes, *, default_allow: bool) -> None:
+def _apply(verdict: ImageVerdict, attributes: Attributes, *, default_allow: bool) -> None:
     if verdict.failure:
         if not default_allow:
             raise forbidden(attributes, verdict.failure)

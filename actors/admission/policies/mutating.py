@@ -29,7 +29,7 @@ from kubechronicle.actors.admission.policies.validating import error_type, shown
 from kubechronicle.actors.admission.versions import Versions, candidates, digest, labels_of, name_of, write_kind
 from kubechronicle.actors.evaluation import GROWN, judge, judge_copy, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
-from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
+from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy, PolicyBinding
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
@@ -39,7 +39,7 @@ from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 if TYPE_CHECKING:
-    from kubechronicle.actors.admission.policies.requests import Reading
+    from kubechronicle.actors.admission.policies.requests import PolicyReading
     from kubechronicle.api.admission.mutating_policies import Mutator
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ Key = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
-class Memory:
+class AppliedPolicies:
     """The applications of policies to one write.
 
     ``output``: the digest of the object after the last one.
@@ -68,7 +68,7 @@ class Memory:
         self.applied = set()
 
 
-class Problem(NamedTuple):
+class PolicyProblem(NamedTuple):
     """A policy that could not be applied."""
 
     policy: str
@@ -86,7 +86,7 @@ class Invocation(NamedTuple):
     """A policy to apply, with one parameter object. ``matched``: the type in whose version it matches."""
 
     policy: Policy[Mutator]
-    binding: Binding
+    binding: PolicyBinding
     matched: ResourceType
     params: Object | None
 
@@ -136,16 +136,16 @@ class _Dispatch:
     """One write on its way through the policies."""
 
     def __init__(self, attributes: Attributes, state: State) -> None:
-        from kubechronicle.actors.admission.policies.requests import Reading
+        from kubechronicle.actors.admission.policies.requests import PolicyReading
 
         self._attributes = attributes
         self._state = state
         self._versions = Versions(attributes, stored=False)
-        self._reading: Reading = Reading(attributes, state, self._versions)
-        memory = attributes.reinvocation.memory.setdefault(MutatingAdmissionPolicy.name, Memory())
-        assert isinstance(memory, Memory)
+        self._reading: PolicyReading = PolicyReading(attributes, state, self._versions)
+        memory = attributes.reinvocation.memory.setdefault(MutatingAdmissionPolicy.name, AppliedPolicies())
+        assert isinstance(memory, AppliedPolicies)
         self._memory = memory
-        self._problems: list[Problem] = []
+        self._problems: list[PolicyProblem] = []
 
     def run(self, policies: Sequence[Policy[Mutator]]) -> AdmissionSteps:
         """Apply the policies. StatusError: some cannot be applied, and may not be ignored."""
@@ -184,7 +184,7 @@ class _Dispatch:
 
     def _note(self, policy: Policy[Mutator], binding: str, message: str, reason: str = "") -> None:
         if not policy.ignores:
-            self._problems.append(Problem(policy.name, binding, message, reason))
+            self._problems.append(PolicyProblem(policy.name, binding, message, reason))
 
     def _apply_all(self, invocations: Sequence[Invocation]) -> AdmissionSteps:
         attributes, memory, reinvocation = self._attributes, self._memory, self._attributes.reinvocation
@@ -306,7 +306,7 @@ def _mutated(
     return Mutated(repeatedly(after), not same_json(after, before), added)
 
 
-def _refusal(attributes: Attributes, problems: Sequence[Problem]) -> StatusError:
+def _refusal(attributes: Attributes, problems: Sequence[PolicyProblem]) -> StatusError:
     texts = [problem.text() for problem in problems]
     name = shown_name(attributes)
     details = status.details_of(attributes.rt.group_resource, name, causes=[Cause("", text) for text in texts])

@@ -11,8 +11,8 @@ from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.versions import Versions, name_of, namespace_of, user_of
 from kubechronicle.actors.evaluation import on_event_loop
 from kubechronicle.api.admission.matching import NAMESPACES
-from kubechronicle.api.admission.policy_values import Request, namespace_value, request_value
-from kubechronicle.api.cel.library.authorization import Decision, Question
+from kubechronicle.api.admission.policy_values import PolicyRequest, namespace_value, request_value
+from kubechronicle.api.cel.library.authorization import AuthorizerDecision, AuthorizerQuestion
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
@@ -23,7 +23,7 @@ SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 
 
 @dataclass(eq=False)
-class Reading:
+class PolicyReading:
     """The values of a write. ``versions``: its objects."""
 
     attributes: Attributes
@@ -52,10 +52,10 @@ class Reading:
         return values
 
     @cached_property
-    def request(self) -> Request:
+    def request(self) -> PolicyRequest:
         """The request itself, and the rights of its user."""
         attributes = self.attributes
-        return Request(
+        return PolicyRequest(
             rt=attributes.rt,
             subresource=attributes.subresource,
             operation=attributes.operation,
@@ -84,21 +84,21 @@ class Reading:
         return namespace_value(entry.object())
 
 
-def _decide(state: State, requester: Who) -> Callable[[Question], Decision]:
+def _decide(state: State, requester: Who) -> Callable[[AuthorizerQuestion], AuthorizerDecision]:
     """Return the function that answers questions of expressions, each once."""
-    answers: dict[Question, Decision] = {}
+    answers: dict[AuthorizerQuestion, AuthorizerDecision] = {}
 
-    def decide(question: Question) -> Decision:
+    def decide(question: AuthorizerQuestion) -> AuthorizerDecision:
         answer = answers.get(question)
         if answer is None:
             judged = on_event_loop(state.judge, _asked(requester, question), _info(question))
-            answer = answers[question] = Decision(judged.allowed, judged.reason, judged.error or None)
+            answer = answers[question] = AuthorizerDecision(judged.allowed, judged.reason, judged.error or None)
         return answer
 
     return decide
 
 
-def _asked(requester: Who, question: Question) -> Who:
+def _asked(requester: Who, question: AuthorizerQuestion) -> Who:
     if question.service_account is None:
         return requester
     namespace, name = question.service_account
@@ -107,7 +107,7 @@ def _asked(requester: Who, question: Question) -> Who:
     return Who(user=f"system:serviceaccount:{namespace}:{name}", groups=groups)
 
 
-def _info(question: Question) -> RequestInfo:
+def _info(question: AuthorizerQuestion) -> RequestInfo:
     if question.path is not None:
         return RequestInfo(path=question.path, verb=question.verb)
     return RequestInfo(

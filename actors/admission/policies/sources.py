@@ -26,9 +26,9 @@ from kubechronicle.api.admission.policy_sources import (
     GROUP,
     NO_PARAMS,
     WITHOUT_NAMESPACE,
-    Binding,
     ConfigurationError,
     Policy,
+    PolicyBinding,
     is_exempt,
     is_review,
 )
@@ -55,7 +55,7 @@ class Policies(Generic[T]):
         self._seen: tuple[Sequence[Entry], Sequence[Entry]] = ((), ())
         self._index: Index[Policy[T]] = Index(())
         self._policies: dict[Entry, Policy[T]] = {}
-        self._bindings: dict[Entry, Binding] = {}
+        self._bindings: dict[Entry, PolicyBinding] = {}
 
     def index(self, state: State, rt: ResourceType) -> Index[Policy[T]]:
         """Return the policies in force for objects of a type: those of files, then those of the API, by name."""
@@ -76,8 +76,8 @@ class Policies(Generic[T]):
         if manifests is self._static:
             return
         self._static = manifests
-        bound: defaultdict[str, list[Binding]] = defaultdict(list)
-        for binding in map(Binding, manifests.bindings):
+        bound: defaultdict[str, list[PolicyBinding]] = defaultdict(list)
+        for binding in map(PolicyBinding, manifests.bindings):
             bound[binding.policy].append(binding)
         self._static_policies = [Policy(each, self._make) for each in manifests.configurations]
         for policy in self._static_policies:
@@ -86,10 +86,10 @@ class Policies(Generic[T]):
         self._index = _index([*self._static_policies, *self._policies.values()])
 
     def _read(self, policies: Sequence[Entry], bindings: Sequence[Entry]) -> Steps[None]:
-        present: dict[Entry, Binding] = {}
-        bound: defaultdict[str, list[Binding]] = defaultdict(list)
+        present: dict[Entry, PolicyBinding] = {}
+        bound: defaultdict[str, list[PolicyBinding]] = defaultdict(list)
         for entry in bindings:
-            present[entry] = binding = self._bindings.get(entry) or Binding(entry.object())
+            present[entry] = binding = self._bindings.get(entry) or PolicyBinding(entry.object())
             bound[binding.policy].append(binding)
             yield
         found: dict[Entry, Policy[T]] = {}
@@ -123,7 +123,7 @@ class Params:
     attributes: Attributes
 
     def of(
-        self, rt: ResourceType | None, binding: Binding
+        self, rt: ResourceType | None, binding: PolicyBinding
     ) -> Generator[NeedsExternalAnswer | None, None, Sequence[Object | None]]:
         """Return the parameters of a binding. ``rt``: their type. ConfigurationError: they cannot be looked up."""
         reference = binding.param_ref
@@ -138,7 +138,7 @@ class Params:
             yield None
         return params
 
-    def _entries(self, rt: ResourceType, reference: Mapping[str, Any], binding: Binding) -> Sequence[Entry]:
+    def _entries(self, rt: ResourceType, reference: Mapping[str, Any], binding: PolicyBinding) -> Sequence[Entry]:
         namespace = reference.get("namespace") or ""
         if rt.namespaced:
             namespace = namespace or namespace_of(self.attributes)

@@ -28,7 +28,7 @@ from kubechronicle.actors.admission.policies.sources import Params, Policies, ev
 from kubechronicle.actors.admission.versions import Versions, candidates, labels_of, name_of, write_kind
 from kubechronicle.actors.evaluation import judge
 from kubechronicle.actors.external_answers import awaiting
-from kubechronicle.api.admission.policy_sources import Binding, ConfigurationError, Policy
+from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy, PolicyBinding
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
@@ -36,8 +36,8 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import ReadOnlyObject
 
 if TYPE_CHECKING:
-    from kubechronicle.actors.admission.policies.requests import Reading
-    from kubechronicle.api.admission.validating_policies import Failure, Validator, Verdict
+    from kubechronicle.actors.admission.policies.requests import PolicyReading
+    from kubechronicle.api.admission.validating_policies import Failure, PolicyVerdict, Validator
 
 CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413, "Invalid": 422}
 FAILURES: Final = "validation.policy.admission.k8s.io/validation_failure"
@@ -81,7 +81,7 @@ class _Dispatch:
     """One write on its way through the policies."""
 
     def __init__(self, attributes: Attributes, state: State) -> None:
-        from kubechronicle.actors.admission.policies.requests import Reading
+        from kubechronicle.actors.admission.policies.requests import PolicyReading
 
         self._attributes = attributes
         self._metrics = state.metrics
@@ -89,7 +89,7 @@ class _Dispatch:
         self._kind = write_kind(attributes)
         self._name = name_of(attributes)
         self._labels = labels_of(attributes, state)
-        self._reading: Reading = Reading(attributes, state, Versions(attributes, stored=True))
+        self._reading: PolicyReading = PolicyReading(attributes, state, Versions(attributes, stored=True))
         self._params = Params(state, attributes)
         self._denials: list[Denial] = []
 
@@ -117,7 +117,7 @@ class _Dispatch:
     def _bound(
         self,
         policy: Policy[Validator],
-        binding: Binding,
+        binding: PolicyBinding,
         matched: ResourceType,
         param_type: ResourceType | None,
         annotations: defaultdict[str, dict[str, None]],
@@ -148,10 +148,10 @@ class _Dispatch:
             self._denials += self._judged(policy, binding, verdict, annotations)
             yield None
 
-    def _judge(self, policy: Policy[Validator], key: Hashable, values: dict[str, Any]) -> Verdict:
+    def _judge(self, policy: Policy[Validator], key: Hashable, values: dict[str, Any]) -> PolicyVerdict:
         return judge(key, values, evaluator_of(policy).decide, values, self._reading.authorizer)
 
-    def _measure(self, policy: str, binding: Binding, verdict: Verdict, seconds: float) -> None:
+    def _measure(self, policy: str, binding: PolicyBinding, verdict: PolicyVerdict, seconds: float) -> None:
         """Note each failed validation by the actions of the binding. ``seconds``: of the whole policy."""
         for failure in verdict.failures:
             problem = error_type(failure.message) if failure.error else NO_ERROR
@@ -162,8 +162,8 @@ class _Dispatch:
     def _judged(
         self,
         policy: Policy[Validator],
-        binding: Binding,
-        verdict: Verdict,
+        binding: PolicyBinding,
+        verdict: PolicyVerdict,
         annotations: defaultdict[str, dict[str, None]],
     ) -> Iterator[Denial]:
         for failure in verdict.failures:
@@ -184,7 +184,7 @@ class _Dispatch:
                 annotations[key][value.encode()[:MAX_ANNOTATION].decode(errors="ignore")] = None
 
 
-def _noted(policy: str, binding: Binding, failure: Failure) -> str:
+def _noted(policy: str, binding: PolicyBinding, failure: Failure) -> str:
     """Return the audit annotation of a failed validation. The first of a request is kept."""
     value = {
         "message": failure.message,

@@ -14,7 +14,7 @@ import trio
 
 from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, VALIDATING, WEBHOOK, AdmissionMetrics
-from kubechronicle.actors.admission.policies.requests import Reading
+from kubechronicle.actors.admission.policies.requests import PolicyReading
 from kubechronicle.actors.admission.versions import (
     Versions,
     labels_of,
@@ -36,7 +36,7 @@ from kubechronicle.actors.external_answers import (
 from kubechronicle.actors.random_names import new_uid
 from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.conditions import ConditionsFailed
-from kubechronicle.api.admission.reviews import Answer, CallFailed
+from kubechronicle.api.admission.reviews import CallFailed, WebhookAnswer
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.names import qualified_name
@@ -55,7 +55,7 @@ PARTS: Final = {
 """Name and span of the part of a request that the question is, by ``mutating``."""
 
 
-class Question:
+class WebhookQuestion:
     """A review for one webhook. Raises CallFailed if the webhook accepts no known version of reviews.
 
     ``request``: the JSON of the request without a uid. The same request to the same webhook in the same round is the
@@ -80,15 +80,15 @@ class Question:
         self._request = request
         self.key = (webhook.uid, webhook.version, mutating, second, self.version, request)
         found = recall_answer(self.key)
-        self._end = found if isinstance(found, Answer | CallFailed) else None
+        self._end = found if isinstance(found, WebhookAnswer | CallFailed) else None
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> WebhookAnswer | None:
         """Return the answer, None if it is not there yet. Raises CallFailed."""
         if isinstance(self._end, CallFailed):
             raise self._end
         return self._end
 
-    def end(self) -> Answer | CallFailed | None:
+    def end(self) -> WebhookAnswer | CallFailed | None:
         """Return the end of the call; None: the webhook has neither answered nor failed for this decision."""
         return self._end
 
@@ -98,7 +98,7 @@ class Question:
         call = (webhook.name, ADMIT if self.mutating else VALIDATING, self.operation)
         kind, title = PARTS[self.mutating]
         span = None if parts is None or parts.spans is None else parts.spans.begin(title, self._shown())
-        answer: Answer | CallFailed
+        answer: WebhookAnswer | CallFailed
         siblings.count += 1
         try:
             if ask is None:
@@ -140,7 +140,7 @@ class NeedsAnswers(NeedsExternalAnswer):
 
     keeps_deadline = True
 
-    def __init__(self, plugin: str, state: State, questions: Sequence[Question]) -> None:
+    def __init__(self, plugin: str, state: State, questions: Sequence[WebhookQuestion]) -> None:
         super().__init__()
         self._ask = state.ask_with_credentials.get(plugin, state.ask)
         self._metrics = state.metrics
@@ -152,7 +152,7 @@ class NeedsAnswers(NeedsExternalAnswer):
 
     async def resolve(self) -> None:
         missing = [question for question in self._questions if question.end() is None]
-        ask = partial(Question.ask, ask=self._ask, metrics=self._metrics, siblings=self._siblings)
+        ask = partial(WebhookQuestion.ask, ask=self._ask, metrics=self._metrics, siblings=self._siblings)
         deadline = decision_deadline()
         if len(missing) == 1:
             await ask(missing[0], deadline=deadline)
@@ -187,8 +187,8 @@ class Dispatch:
         self._mutating = mutating
 
     @cached_property
-    def _reading(self) -> Reading:
-        return Reading(self.attributes, self.state, self.versions)
+    def _reading(self) -> PolicyReading:
+        return PolicyReading(self.attributes, self.state, self.versions)
 
     def matches(self, webhook: Webhook, rt: ResourceType) -> bool:
         """Tell whether selectors and conditions match. StatusError: 404 without the namespace; 403 for a condition."""
@@ -216,7 +216,7 @@ class Dispatch:
                 return False
             raise status.forbidden(attributes.rt, name_of(attributes), str(error)) from None
 
-    def question(self, webhook: Webhook, rt: ResourceType) -> Question:
+    def question(self, webhook: Webhook, rt: ResourceType) -> WebhookQuestion:
         """Return the question to a webhook. CallFailed; StatusError 400: it takes no dry run."""
         attributes = self.attributes
         dry_run = attributes.dry_run or self.state.only_dry_runs
@@ -239,9 +239,9 @@ class Dispatch:
             old=self.versions.old(rt),
         )
         second = self._mutating and attributes.reinvocation.second
-        return Question(webhook, request, attributes.operation, mutating=self._mutating, second=second)
+        return WebhookQuestion(webhook, request, attributes.operation, mutating=self._mutating, second=second)
 
-    def take(self, webhook: Webhook, answer: Answer) -> None:
+    def take(self, webhook: Webhook, answer: WebhookAnswer) -> None:
         """Keep warnings and annotations of an answer. StatusError: the webhook denies the write."""
         if answer is reviews.ALLOWED:
             return

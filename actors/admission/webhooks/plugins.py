@@ -23,12 +23,18 @@ from kubechronicle.actors.admission.chain import (
 )
 from kubechronicle.actors.admission.versions import Versions, digest
 from kubechronicle.actors.admission.webhooks.configurations import MUTATING, VALIDATING, Configurations, Placed, Webhook
-from kubechronicle.actors.admission.webhooks.dispatch import ANNOTATIONS, Dispatch, NeedsAnswers, Question, candidates
+from kubechronicle.actors.admission.webhooks.dispatch import (
+    ANNOTATIONS,
+    Dispatch,
+    NeedsAnswers,
+    WebhookQuestion,
+    candidates,
+)
 from kubechronicle.actors.evaluation import MAX_GROWTH, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
 from kubechronicle.api.admission import patches, rejections
 from kubechronicle.api.admission.annotations import UNWANTED
-from kubechronicle.api.admission.reviews import Answer, CallFailed
+from kubechronicle.api.admission.reviews import CallFailed, WebhookAnswer
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.patch import json_patch
 from kubechronicle.api.registry.registry import ResourceType
@@ -63,14 +69,14 @@ def _ask(dispatch: Dispatch, found: Sequence[tuple[Placed, ResourceType]]) -> Ad
             matching.append((placed.webhook, rt))
         yield None
     # A webhook that cannot be asked has its failure.
-    asked: list[tuple[Webhook, Question | CallFailed | StatusError]] = []
+    asked: list[tuple[Webhook, WebhookQuestion | CallFailed | StatusError]] = []
     for webhook, rt in matching:
         try:
             asked.append((webhook, (yield from awaiting(partial(dispatch.question, webhook, rt)))))
         except (CallFailed, StatusError) as error:
             asked.append((webhook, error))
         yield None
-    missing = [each for _, each in asked if isinstance(each, Question) and each.end() is None]
+    missing = [each for _, each in asked if isinstance(each, WebhookQuestion) and each.end() is None]
     if missing:
         yield NeedsAnswers(ValidatingAdmissionWebhook.name, dispatch.state, missing)
     first: StatusError | None = None
@@ -82,11 +88,11 @@ def _ask(dispatch: Dispatch, found: Sequence[tuple[Placed, ResourceType]]) -> Ad
 
 
 def _problem(
-    dispatch: Dispatch, index: int, webhook: Webhook, question: Question | CallFailed | StatusError
+    dispatch: Dispatch, index: int, webhook: Webhook, question: WebhookQuestion | CallFailed | StatusError
 ) -> StatusError | None:
     """Return the rejection by one webhook, whose answer is there; None if it allows the write."""
     try:
-        if not isinstance(question, Question):
+        if not isinstance(question, WebhookQuestion):
             raise question
         answer = question.answer()
         assert answer is not None, "all answers are there"
@@ -217,14 +223,14 @@ class _Calls:
             shown = {"configuration": placed.webhook.configuration, "webhook": placed.webhook.name, "mutated": changed}
             annotations[f"mutation.{self._place(placed)}"] = orjson.dumps(shown).decode()
 
-    def _answer(self, webhook: Webhook, rt: ResourceType) -> Generator[NeedsExternalAnswer | None, None, Answer]:
+    def _answer(self, webhook: Webhook, rt: ResourceType) -> Generator[NeedsExternalAnswer | None, None, WebhookAnswer]:
         question = yield from awaiting(partial(self.dispatch.question, webhook, rt))
         while (answer := question.answer()) is None:
             yield NeedsAnswers(MutatingAdmissionWebhook.name, self.dispatch.state, [question])
         self.dispatch.take(webhook, answer)
         return answer
 
-    def _patch(self, placed: Placed, rt: ResourceType, answer: Answer) -> bool:
+    def _patch(self, placed: Placed, rt: ResourceType, answer: WebhookAnswer) -> bool:
         """Apply the patch of an answer, and tell whether it has changed the object."""
         webhook, attributes, versions = placed.webhook, self.dispatch.attributes, self.dispatch.versions
         found = patches.operations(answer.patch) if answer.patch else []

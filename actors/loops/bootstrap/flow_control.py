@@ -88,7 +88,7 @@ def dangling(schema: Mapping[str, Any], *, exists: bool) -> Object | None:
     return wanted
 
 
-class FlowControl:
+class FlowControlBootstrap:
     """Keeps the default objects. ``done`` is True after the first pass."""
 
     def __init__(self, store: Store) -> None:

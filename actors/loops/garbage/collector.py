@@ -25,10 +25,10 @@ import trio
 from kubechronicle.actors.errors import ActorError
 from kubechronicle.actors.loops.causes import NO_CHANGE
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects, NoForeignObjects
-from kubechronicle.actors.loops.garbage.decisions import Act, Decision, OwnerState, decide, owner_state
-from kubechronicle.actors.loops.garbage.graph import Node, Reference, node_of, reference_of
+from kubechronicle.actors.loops.garbage.decisions import Act, GarbageDecision, OwnerState, decide, owner_state
+from kubechronicle.actors.loops.garbage.graph import GraphNode, OwnerReference, node_of, reference_of
 from kubechronicle.actors.loops.garbage.graph_builder import GraphBuilder
-from kubechronicle.actors.loops.garbage.writers import COMPONENT, ForeignWriter, OwnWriter, Writer
+from kubechronicle.actors.loops.garbage.writers import COMPONENT, ForeignWriter, GarbageWriter, OwnWriter
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.store import Store
@@ -44,7 +44,7 @@ from kubechronicle.eventlog.records import Key
 # The garbage collector's changes of objects: owner references and finalizers. Pure.
 
 
-def without_owners(obj: Object, *, gone: frozenset[Reference]) -> Object:
+def without_owners(obj: Object, *, gone: frozenset[OwnerReference]) -> Object:
     """Return the object without these references."""
     return _with_owners(
         obj, [owner for owner in obj["metadata"].get("ownerReferences") or () if reference_of(owner) not in gone]
@@ -128,7 +128,7 @@ class Collection:
 
     async def _reconcile(self, key: Key) -> bool:
         """Decide about an object and act. Return False if it must be retried later."""
-        asked: dict[Reference, OwnerState] = {}  # owners that are objects of other servers
+        asked: dict[OwnerReference, OwnerState] = {}  # owners that are objects of other servers
         for _ in range(MAX_ATTEMPTS):
             rt = self._store.registry.storage(key.resource)
             if rt is None:
@@ -175,12 +175,12 @@ class Collection:
                 return acted
         return False
 
-    def _owner_states(self, node: Node, asked: Mapping[Reference, OwnerState]) -> list[OwnerState]:
+    def _owner_states(self, node: GraphNode, asked: Mapping[OwnerReference, OwnerState]) -> list[OwnerState]:
         """Return the states of an object's owners. ``asked``: those of owners of other servers."""
         registry, peek = self._store.registry, self._store.reads.peek
         return [asked.get(one) or owner_state(node.key, one, registry, peek) for one in node.owners]
 
-    async def _end_of_owner(self, node: Node, states: Sequence[OwnerState]) -> int:
+    async def _end_of_owner(self, node: GraphNode, states: Sequence[OwnerState]) -> int:
         """Return the revision at which an owner was deleted or began to wait, from the log: this server started, or
         followed a new resource, after it. 0: the log has none."""
         for owner, state in zip(node.owners, states, strict=True):
@@ -198,7 +198,7 @@ class Collection:
                 return record.revision
         return NO_CHANGE
 
-    async def _act(self, writer: Writer, node: Node, decision: Decision) -> bool | None:
+    async def _act(self, writer: GarbageWriter, node: GraphNode, decision: GarbageDecision) -> bool | None:
         """Act on a decision. Return what ``_reconcile`` does, or None: the object needs another decision."""
         if decision.act is Act.LATER:
             self._builder.unknown_kinds.add(node.key)
@@ -227,7 +227,7 @@ class Collection:
         found = [reads, reads.of(key.resource), *(reads.of(rt.resource) for rt in owners if rt is not None)]
         return tuple(dict.fromkeys(found))
 
-    async def _carry_out(self, writer: Writer, node: Node, decision: Decision) -> bool:
+    async def _carry_out(self, writer: GarbageWriter, node: GraphNode, decision: GarbageDecision) -> bool:
         """Act on a decision. Return False if that was one step, and the object needs another decision."""
         match decision.act:
             case Act.DELETE:
@@ -245,7 +245,7 @@ class Collection:
                 await writer.edit(partial(without_finalizer, finalizer=FOREGROUND_FINALIZER))
         return True
 
-    async def _orphan(self, owner: Node, cause: int) -> None:
+    async def _orphan(self, owner: GraphNode, cause: int) -> None:
         """Remove the owner from its dependents' references. StatusError, LogError, ActorError: some still have it."""
         dependents = list(self._graph.dependents(owner.uid))
         for start in range(0, len(dependents), ORPHANED_AT_ONCE):
@@ -256,7 +256,9 @@ class Collection:
             if failures:
                 raise failures[0]
 
-    async def _remove_owner(self, owner: Node, dependent: Node, failures: list[Exception], cause: int) -> None:
+    async def _remove_owner(
+        self, owner: GraphNode, dependent: GraphNode, failures: list[Exception], cause: int
+    ) -> None:
         try:
             writer = await self._writer(dependent, cause)
             if writer is not None:
@@ -268,7 +270,7 @@ class Collection:
         except (LogError, ActorError) as error:
             failures.append(error)
 
-    async def _writer(self, node: Node, cause: int) -> Writer | None:
+    async def _writer(self, node: GraphNode, cause: int) -> GarbageWriter | None:
         """Return the writer of an object of any server; None if it is gone. StatusError."""
         rt = self._store.registry.storage(node.key.resource)
         if rt is not None:

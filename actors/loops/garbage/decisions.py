@@ -23,7 +23,7 @@ import enum
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from kubechronicle.actors.loops.garbage.graph import Node, Reference, node_of
+from kubechronicle.actors.loops.garbage.graph import GraphNode, OwnerReference, node_of
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
@@ -49,7 +49,7 @@ class OwnerState(enum.Enum):
 
 
 class Act(enum.Enum):
-    """The next step for an object; see ``Decision``."""
+    """The next step for an object; see ``GarbageDecision``."""
 
     NOTHING = "nothing"
     LATER = "later"
@@ -62,7 +62,7 @@ class Act(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class GarbageDecision:
     """The next step for an object, and its arguments.
 
     ``references``: the references to drop.
@@ -70,16 +70,16 @@ class Decision:
     """
 
     act: Act
-    references: tuple[Reference, ...] = ()
+    references: tuple[OwnerReference, ...] = ()
     policy: str = ""
 
 
-NOTHING = Decision(Act.NOTHING)
-AWAIT_DEPENDENTS = Decision(Act.AWAIT_DEPENDENTS)
+NOTHING = GarbageDecision(Act.NOTHING)
+AWAIT_DEPENDENTS = GarbageDecision(Act.AWAIT_DEPENDENTS)
 """The graph has queued the dependents when the wait began, and each that was added later."""
 
 
-def find_owner(key: Key, reference: Reference, registry: Registry, peek: Peek) -> Entry | OwnerState:
+def find_owner(key: Key, reference: OwnerReference, registry: Registry, peek: Peek) -> Entry | OwnerState:
     """Return the owner of the object at ``key``, or the reason why there is none.
 
     An owner of a namespaced kind is looked up in the object's own namespace. An owner with another uid is GONE.
@@ -93,7 +93,7 @@ def find_owner(key: Key, reference: Reference, registry: Registry, peek: Peek) -
     return owner if owner is not None and owner.uid == reference.uid else OwnerState.GONE
 
 
-def owner_state(key: Key, reference: Reference, registry: Registry, peek: Peek) -> OwnerState:
+def owner_state(key: Key, reference: OwnerReference, registry: Registry, peek: Peek) -> OwnerState:
     """Return the state of an owner of the object at ``key``."""
     owner = find_owner(key, reference, registry, peek)
     if isinstance(owner, OwnerState):
@@ -102,10 +102,10 @@ def owner_state(key: Key, reference: Reference, registry: Registry, peek: Peek) 
     return OwnerState.WAITING if node is not None and node.waiting else OwnerState.SOLID
 
 
-def decide(node: Node, owner_states: Sequence[OwnerState], dependents: Collection[Node]) -> Decision:
+def decide(node: GraphNode, owner_states: Sequence[OwnerState], dependents: Collection[GraphNode]) -> GarbageDecision:
     """Decide about a node. ``owner_states``: of its owners, in order. ``dependents``: all nodes that refer to it."""
     if node.orphaning:
-        return Decision(Act.ORPHAN_DEPENDENTS)
+        return GarbageDecision(Act.ORPHAN_DEPENDENTS)
     if node.waiting:
         return _decide_waiting(node, dependents)
     if node.deleting or not node.owners:
@@ -113,21 +113,23 @@ def decide(node: Node, owner_states: Sequence[OwnerState], dependents: Collectio
     if OwnerState.INVALID in owner_states:
         return NOTHING
     if OwnerState.UNKNOWN_KIND in owner_states:
-        return Decision(Act.LATER)
+        return GarbageDecision(Act.LATER)
     if OwnerState.SOLID in owner_states:
         owners = zip(node.owners, owner_states, strict=True)
         lost = tuple(reference for reference, state in owners if state is not OwnerState.SOLID)
-        return Decision(Act.DROP_REFERENCES, lost) if lost else NOTHING
+        return GarbageDecision(Act.DROP_REFERENCES, lost) if lost else NOTHING
     if OwnerState.WAITING in owner_states and dependents:
         cycle = any(dependent.waiting for dependent in dependents)
         if cycle and any(reference.blocks for reference in node.owners):
-            return Decision(Act.UNBLOCK_OWNERS)
-        return Decision(Act.DELETE, policy="Foreground")
-    return Decision(Act.DELETE, policy="Orphan" if node.orphan else "Foreground" if node.foreground else "Background")
+            return GarbageDecision(Act.UNBLOCK_OWNERS)
+        return GarbageDecision(Act.DELETE, policy="Foreground")
+    return GarbageDecision(
+        Act.DELETE, policy="Orphan" if node.orphan else "Foreground" if node.foreground else "Background"
+    )
 
 
-def _decide_waiting(node: Node, dependents: Collection[Node]) -> Decision:
+def _decide_waiting(node: GraphNode, dependents: Collection[GraphNode]) -> GarbageDecision:
     references = (reference for dependent in dependents for reference in dependent.owners)
     if any(reference.blocks and reference.uid == node.uid for reference in references):
         return AWAIT_DEPENDENTS
-    return Decision(Act.END_FOREGROUND)
+    return GarbageDecision(Act.END_FOREGROUND)

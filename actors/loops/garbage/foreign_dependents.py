@@ -15,7 +15,7 @@ import trio
 
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import OwnerState
-from kubechronicle.actors.loops.garbage.graph import Effects, Graph, Node, Reference, node_of_metadata
+from kubechronicle.actors.loops.garbage.graph import Effects, Graph, GraphNode, OwnerReference, node_of_metadata
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.api_services import ForeignResource
@@ -60,7 +60,7 @@ class ForeignDependents:
         """Return the resource of another server by its name in keys."""
         return next((one for one in self.foreign.resources() if _name(one) == name), None)
 
-    async def read(self, resource: ForeignResource, key: Key) -> tuple[Node, ReadOnlyObject] | None:
+    async def read(self, resource: ForeignResource, key: Key) -> tuple[GraphNode, ReadOnlyObject] | None:
         """Return an object as it is now; None if it does not exist or needs no decision. StatusError."""
         try:
             obj = await self.foreign.get(resource, key.namespace, key.name)
@@ -72,7 +72,7 @@ class ForeignDependents:
         node = node_of_metadata(key, str(metadata.get("uid") or ""), metadata)
         return None if node is None else (node, obj)
 
-    async def owners(self, node: Node, registry: Registry) -> dict[Reference, OwnerState]:
+    async def owners(self, node: GraphNode, registry: Registry) -> dict[OwnerReference, OwnerState]:
         """Return the states of the owners that are objects of other servers. StatusError: one is unknown now."""
         found = {}
         for reference in node.owners:
@@ -83,7 +83,7 @@ class ForeignDependents:
                     found[reference] = await self._owner(resource, node.key, reference)
         return found
 
-    async def _owner(self, resource: ForeignResource, key: Key, reference: Reference) -> OwnerState:
+    async def _owner(self, resource: ForeignResource, key: Key, reference: OwnerReference) -> OwnerState:
         if resource.namespaced and not key.namespace:
             return OwnerState.INVALID
         place = Key(_name(resource), key.namespace if resource.namespaced else "", reference.name)
@@ -98,7 +98,7 @@ class ForeignDependents:
         node = node_of_metadata(place, reference.uid, metadata)
         return OwnerState.WAITING if node is not None and node.waiting else OwnerState.SOLID
 
-    def _of_kind(self, reference: Reference) -> ForeignResource | None:
+    def _of_kind(self, reference: OwnerReference) -> ForeignResource | None:
         wanted = reference.api_version, reference.kind
         return next((one for one in self.foreign.resources() if (one.api_version, one.kind) == wanted), None)
 

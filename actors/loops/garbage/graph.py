@@ -28,7 +28,7 @@ _DELETED = b'"deletionTimestamp":'
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class OwnerReference:
     """One of an object's ownerReferences. ``blocks``: the owner's foreground deletion waits for the object."""
 
     api_version: str
@@ -38,12 +38,12 @@ class Reference:
     blocks: bool = False
 
 
-def group_of(reference: Reference) -> str:
+def group_of(reference: OwnerReference) -> str:
     return reference.api_version.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class GraphNode:
     """The fields of an object that the collector needs.
 
     ``deleting``: in deletion.
@@ -53,7 +53,7 @@ class Node:
 
     key: Key
     uid: str
-    owners: tuple[Reference, ...] = ()
+    owners: tuple[OwnerReference, ...] = ()
     deleting: bool = False
     foreground: bool = False
     orphan: bool = False
@@ -69,7 +69,7 @@ class Node:
         return self.deleting and self.orphan
 
 
-def node_of(entry: Entry) -> Node | None:
+def node_of(entry: Entry) -> GraphNode | None:
     """Return the node of an object; None if it needs none."""
     json = entry.json
     if _OWNED not in json and _DELETED not in json:
@@ -77,16 +77,16 @@ def node_of(entry: Entry) -> Node | None:
     return _node(entry.key, entry.uid, entry.ending())
 
 
-def node_of_metadata(key: Key, uid: str, metadata: Mapping[str, Any]) -> Node | None:
+def node_of_metadata(key: Key, uid: str, metadata: Mapping[str, Any]) -> GraphNode | None:
     """Return the node of an object with this metadata; None if it needs none."""
     deleted, owners = metadata.get("deletionTimestamp"), metadata.get("ownerReferences") or ()
     return _node(key, uid, Ending(deleted, tuple(metadata.get("finalizers") or ()), tuple(owners)))
 
 
-def _node(key: Key, uid: str, ending: Ending) -> Node | None:
+def _node(key: Key, uid: str, ending: Ending) -> GraphNode | None:
     owners = tuple(map(reference_of, ending.owners or ()))
     finalizers = ending.finalizers or ()
-    node = Node(
+    node = GraphNode(
         key=key,
         uid=uid,
         owners=owners,
@@ -97,9 +97,9 @@ def _node(key: Key, uid: str, ending: Ending) -> Node | None:
     return node if owners or node.waiting or node.orphaning else None
 
 
-def reference_of(owner: Mapping[str, Any]) -> Reference:
+def reference_of(owner: Mapping[str, Any]) -> OwnerReference:
     """Return the reference of a member of ownerReferences."""
-    return Reference(
+    return OwnerReference(
         owner.get("apiVersion", ""),
         owner.get("kind", ""),
         owner.get("name", ""),
@@ -118,8 +118,8 @@ class Effects:
     """
 
     to_process: Collection[Key] = ()
-    check: Node | None = None
-    foreign: Collection[tuple[Node, Reference]] = ()
+    check: GraphNode | None = None
+    foreign: Collection[tuple[GraphNode, OwnerReference]] = ()
 
 
 NOTHING = Effects()
@@ -132,11 +132,11 @@ class Graph:
 
     def __init__(self) -> None:
         self._places: dict[str, Key] = {}
-        self._nodes: dict[Key, Node] = {}
-        self._dependents: dict[str, dict[Key, Node]] = {}
+        self._nodes: dict[Key, GraphNode] = {}
+        self._dependents: dict[str, dict[Key, GraphNode]] = {}
         self._waiting: set[str] = set()
 
-    def dependents(self, uid: str) -> Collection[Node]:
+    def dependents(self, uid: str) -> Collection[GraphNode]:
         """Return the nodes with an owner of this uid."""
         return self._dependents.get(uid, {}).values()
 
@@ -162,7 +162,7 @@ class Graph:
         self._places[uid] = entry.key
         return True
 
-    def put(self, key: Key, uid: str, node: Node | None) -> Effects:
+    def put(self, key: Key, uid: str, node: GraphNode | None) -> Effects:
         """Add or change an object; ``node``: its ``node_of``."""
         old = self._nodes.get(key)
         new_here = self._places.get(uid) is None
@@ -207,7 +207,9 @@ class Graph:
         for uid, key in [item for item in self._places.items() if item[1].resource == resource]:
             self.remove(key, uid)
 
-    def _link(self, key: Key, before: Collection[Reference], after: Collection[Reference], node: Node | None) -> None:
+    def _link(
+        self, key: Key, before: Collection[OwnerReference], after: Collection[OwnerReference], node: GraphNode | None
+    ) -> None:
         kept = {reference.uid for reference in after}
         for reference in before:
             held = self._dependents.get(reference.uid)
@@ -219,13 +221,13 @@ class Graph:
             for uid in kept:
                 self._dependents.setdefault(uid, {})[key] = node
 
-    def _released(self, before: Collection[Reference], after: Collection[Reference]) -> list[Key]:
+    def _released(self, before: Collection[OwnerReference], after: Collection[OwnerReference]) -> list[Key]:
         """Return the owners that no longer wait for this dependent."""
         blocked = {reference.uid for reference in before if reference.blocks}
         blocked.difference_update(reference.uid for reference in after if reference.blocks)
         return [self._places[uid] for uid in blocked if uid in self._waiting]
 
-    def _begun(self, key: Key, uid: str, old: Node | None, node: Node | None) -> list[Key]:
+    def _begun(self, key: Key, uid: str, old: GraphNode | None, node: GraphNode | None) -> list[Key]:
         """Return the objects to process if a deletion has just begun to wait for dependents."""
         if node is None or not node.waiting:
             self._waiting.discard(uid)
@@ -237,7 +239,9 @@ class Graph:
             to_process += [key, *self._dependents.get(uid, ())]
         return to_process
 
-    def _in_other_namespaces(self, node: Node, added: Collection[Reference]) -> list[tuple[Node, Reference]]:
+    def _in_other_namespaces(
+        self, node: GraphNode, added: Collection[OwnerReference]
+    ) -> list[tuple[GraphNode, OwnerReference]]:
         """Return the first new reference to an owner that is known to be in another namespace."""
         for reference in added:
             place = self._places.get(reference.uid)
@@ -245,7 +249,7 @@ class Graph:
                 return [(node, reference)]
         return []
 
-    def _elsewhere(self, key: Key, uid: str) -> list[tuple[Node, Reference]]:
+    def _elsewhere(self, key: Key, uid: str) -> list[tuple[GraphNode, OwnerReference]]:
         """Return the dependents of a new object that are in other namespaces."""
         if not key.namespace:
             return []
@@ -256,7 +260,7 @@ class Graph:
         ]
 
 
-def foreign_owner(node: Node, reference: Reference) -> str:
+def foreign_owner(node: GraphNode, reference: OwnerReference) -> str:
     """Return the message of the Event about an object with an owner in another namespace."""
     namespace = node.key.namespace
     owner = f"{reference.api_version}/{reference.kind}, namespace: {namespace}, name: {reference.name}"

@@ -26,7 +26,7 @@ from kubechronicle.actors.loops.event_recorder import EventRecorder
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import OwnerState, find_owner
 from kubechronicle.actors.loops.garbage.foreign_dependents import ForeignDependents
-from kubechronicle.actors.loops.garbage.graph import NOTHING, Effects, Graph, Node, foreign_owner, node_of
+from kubechronicle.actors.loops.garbage.graph import NOTHING, Effects, Graph, GraphNode, foreign_owner, node_of
 from kubechronicle.actors.loops.garbage.writers import COMPONENT
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
@@ -198,7 +198,7 @@ class GraphBuilder:
         if len(self._ends) > MOST_ENDS:
             del self._ends[next(iter(self._ends))]
 
-    def end_of(self, node: Node) -> int:
+    def end_of(self, node: GraphNode) -> int:
         """Return the revision at which an owner of the object ended lately; NO_CHANGE if none is remembered."""
         return max((self._ends.get(owner.uid, NO_CHANGE) for owner in node.owners), default=NO_CHANGE)
 
@@ -216,7 +216,7 @@ class GraphBuilder:
                 with suppress(trio.WouldBlock):
                     self._reports.send_nowait((entry, foreign_owner(node, reference)))
 
-    def _has_all_owners(self, node: Node) -> bool:
+    def _has_all_owners(self, node: GraphNode) -> bool:
         """Return True if all owners exist and may stay. If this view lags, the deletion of an owner is still to be
         followed, and then queues its dependents."""
         registry, peek = self._store.registry, self._store.reads.peek

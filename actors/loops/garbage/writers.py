@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects
-from kubechronicle.actors.loops.garbage.graph import Node
+from kubechronicle.actors.loops.garbage.graph import GraphNode
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.meta.options import DeleteOptions
@@ -26,7 +26,7 @@ Change = Callable[[Object], Object]
 """Returns the object with other owner references or finalizers (collector.py)."""
 
 
-class Writer(Protocol):
+class GarbageWriter(Protocol):
     """Both calls raise StatusError 404 if the object is gone, 409 if it has changed."""
 
     async def delete(self, policy: str) -> None:
@@ -42,7 +42,7 @@ class OwnWriter:
     """Writes an object of this server. ``revision``: that of the decision, for ``delete``. ``cause``: as in
     loops/causes.py."""
 
-    def __init__(self, store: Store, rt: ResourceType, node: Node, *, cause: int, revision: int = 0) -> None:
+    def __init__(self, store: Store, rt: ResourceType, node: GraphNode, *, cause: int, revision: int = 0) -> None:
         self._store = store
         self._node = node
         self._revision = revision
@@ -67,7 +67,9 @@ class OwnWriter:
 class ForeignWriter:
     """Writes an object of another server. ``obj``: as it was read."""
 
-    def __init__(self, foreign: ForeignObjects, resource: ForeignResource, node: Node, obj: ReadOnlyObject) -> None:
+    def __init__(
+        self, foreign: ForeignObjects, resource: ForeignResource, node: GraphNode, obj: ReadOnlyObject
+    ) -> None:
         self._foreign = foreign
         self._resource = resource
         self._node = node

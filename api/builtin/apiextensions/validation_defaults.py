@@ -21,7 +21,7 @@ from kubechronicle.api.values.objects import Object
 
 if TYPE_CHECKING:
     from kubechronicle.api.builtin.apiextensions.validation_rules import RuleCheck
-    from kubechronicle.api.custom.schema.structure import Node
+    from kubechronicle.api.custom.schema.structure import SchemaNode
 
 _META_FIELDS: Final = ("apiVersion", "kind", "metadata")
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
@@ -42,9 +42,9 @@ def defaults(schema: Object, where: Where, rules: RuleCheck, *, pruned: bool) ->
 
 def has_unpruned_default(schema: Object) -> bool:
     """Return whether a default of a structural schema has unknown fields."""
-    from kubechronicle.api.custom.schema.structure import Node
+    from kubechronicle.api.custom.schema.structure import SchemaNode
 
-    pending = [Node({**schema, _EMBEDDED: True})]
+    pending = [SchemaNode({**schema, _EMBEDDED: True})]
     while pending:
         node = pending.pop()
         if node.has_default and _unknown_fields(node):
@@ -54,7 +54,7 @@ def has_unpruned_default(schema: Object) -> bool:
     return False
 
 
-def _unknown_fields(node: Node) -> list[str]:
+def _unknown_fields(node: SchemaNode) -> list[str]:
     from kubechronicle.api.custom.schema.pruning import prune_value
 
     return prune_value(copy_object(node.default), node)
@@ -70,9 +70,9 @@ def drop_unknown_metadata(new: Object) -> None:
         if schema is None or not has_default(schema) or not any(each.get(_EMBEDDED) for each in every(schema)):
             continue
         from kubechronicle.api.custom.schema.embedded import coerce_embedded
-        from kubechronicle.api.custom.schema.structure import Node
+        from kubechronicle.api.custom.schema.structure import SchemaNode
 
-        pending = [Node({**schema, _EMBEDDED: True})]
+        pending = [SchemaNode({**schema, _EMBEDDED: True})]
         while pending:
             node = pending.pop()
             if node.deep_embedded and isinstance(node.default, dict | list):
@@ -91,10 +91,10 @@ class _Place:
     def __init__(self, schema: Object, surround: Surround | None = None, resource: _Place | None = None) -> None:
         self.schema = schema
         self.surround = surround
-        self._node: Node | _Place | None = resource
+        self._node: SchemaNode | _Place | None = resource
 
     @property
-    def node(self) -> Node:
+    def node(self) -> SchemaNode:
         """The structure of the resource's schema, built once."""
         if isinstance(self._node, _Place):
             return self._node.node
@@ -121,7 +121,7 @@ class _Check:
         self._rules = rules
         self._pruned = pruned
 
-    def below(self, schema: Object, where: Where, place: _Place, node: Node | None) -> None:
+    def below(self, schema: Object, where: Where, place: _Place, node: SchemaNode | None) -> None:
         """Check the default of a schema and those within it. ``node``: the structure of the schema, if it was built."""
         if self.causes.full:
             return
@@ -162,7 +162,7 @@ class _Check:
         else:
             self._valid(schema, where)
 
-    def _plain(self, schema: Object, where: Where, node: Node | None) -> None:
+    def _plain(self, schema: Object, where: Where, node: SchemaNode | None) -> None:
         found: list[Cause] = []
         value: Any = as_decoded(schema["default"])
         if node is not None and isinstance(schema["default"], dict | list):
@@ -189,13 +189,13 @@ class _Check:
             self.causes.extend(self._rules.default(schema, value, where, resource=bool(schema.get(_EMBEDDED))))
 
 
-def _node(schema: Object) -> Node:
-    from kubechronicle.api.custom.schema.structure import Node
+def _node(schema: Object) -> SchemaNode:
+    from kubechronicle.api.custom.schema.structure import SchemaNode
 
-    return Node(schema)
+    return SchemaNode(schema)
 
 
-def _embedded_problems(value: Any, node: Node) -> list[Cause]:
+def _embedded_problems(value: Any, node: SchemaNode) -> list[Cause]:
     """Return the problems of embedded resources within a default."""
     if not node.deep_embedded:
         return []

@@ -154,9 +154,9 @@ class RuleCheck:
         """
         if not _has_rules(schema, value):
             return []
-        from kubechronicle.api.custom.rules.rules import Rules
+        from kubechronicle.api.custom.rules.rules import CustomRules
 
-        rules = Rules(schema, resource=resource)
+        rules = CustomRules(schema, resource=resource)
         found, tolerated = rules.validate(value, value)
         if tolerated:
             found += [cause for cause in rules.validate(value)[0] if str(cause) in tolerated]

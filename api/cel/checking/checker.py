@@ -24,14 +24,14 @@ from kubechronicle.api.cel.checking.type_relations import (
 from kubechronicle.api.cel.errors import CompileError, Issue
 from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax.ast import (
-    Call,
+    CallExpression,
     Comprehension,
-    Entry,
     Ident,
     Keep,
-    Kept,
+    KeptExpression,
     ListNode,
     Literal,
+    MapEntry,
     MapNode,
     Node,
     Select,
@@ -54,7 +54,7 @@ from kubechronicle.api.cel.types import (
 from kubechronicle.api.cel.values import TypeValue
 
 
-class Scope(NamedTuple):
+class CheckerScope(NamedTuple):
     """The names an expression may use. ``functions``: name -> overloads. ``types``: types by name."""
 
     variables: Mapping[str, Type]
@@ -73,7 +73,7 @@ _LITERAL_TYPES: Final = {
 }
 
 
-def check(tree: Node, scope: Scope, source: Source) -> None:
+def check(tree: Node, scope: CheckerScope, source: Source) -> None:
     """Set the type of each node, and resolve its names. CompileError with all issues."""
     checker = _Checker(scope, source)
     checker.check(tree)
@@ -81,7 +81,7 @@ def check(tree: Node, scope: Scope, source: Source) -> None:
 
 
 class _Checker:
-    def __init__(self, scope: Scope, source: Source) -> None:
+    def __init__(self, scope: CheckerScope, source: Source) -> None:
         self._scope = scope
         self._source = source
         self._issues: list[Issue] = []
@@ -93,13 +93,13 @@ class _Checker:
             Literal: self._literal,
             Ident: self._ident,
             Select: self._select,
-            Call: self._call,
+            CallExpression: self._call,
             ListNode: self._list,
             MapNode: self._map,
             StructNode: self._struct,
             Comprehension: self._comprehension,
             Keep: lambda node: self.check(node.node),
-            Kept: lambda node: node.keep.type,
+            KeptExpression: lambda node: node.keep.type,
         }
 
     def check(self, node: Node) -> Type:
@@ -204,7 +204,7 @@ class _Checker:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: CallExpression) -> Type:
         if node.function == "_?._":
             return self._optional_select(node)
         arguments = [self.check(argument) for argument in node.args]
@@ -229,13 +229,13 @@ class _Checker:
             return self._undeclared(node.offset, node.function)
         return self._resolve(node, overloads, [target, *arguments])
 
-    def _optional_select(self, node: Call) -> Type:
+    def _optional_select(self, node: CallExpression) -> Type:
         field = node.args[1]
         assert isinstance(field, Literal)
         field.type = types.STRING
         return substitute(self._bindings, self._field(node, node.args[0], field.value, optional=True))
 
-    def _resolve(self, node: Call, overloads: Sequence[Overload], arguments: list[Type]) -> Type:
+    def _resolve(self, node: CallExpression, overloads: Sequence[Overload], arguments: list[Type]) -> Type:
         if node.function in ("_&&_", "_||_"):
             return self._logic(node, overloads, arguments)
         member = node.target is not None
@@ -270,7 +270,7 @@ class _Checker:
         own = {parameter: self._variable() for parameter in parameters}
         return [substitute(own, argument) for argument in overload.args], substitute(own, overload.result)
 
-    def _logic(self, node: Call, overloads: Sequence[Overload], arguments: list[Type]) -> Type:
+    def _logic(self, node: CallExpression, overloads: Sequence[Overload], arguments: list[Type]) -> Type:
         fits = True
         for argument, found in zip(node.args, arguments, strict=True):
             if not assignable(self._bindings, found, BOOL):
@@ -322,7 +322,7 @@ class _Checker:
                 )
         return of
 
-    def _entry(self, entry: Entry) -> Type:
+    def _entry(self, entry: MapEntry) -> Type:
         found = self.check(entry.value)
         return self._optional_value(entry.value, found) if entry.optional else found
 

@@ -31,7 +31,7 @@ def validate(tree: ast.Node, source: Source) -> None:
     """Raise CompileError with all issues, if there are any."""
     issues: list[Issue] = []
     for node, mixing in descendants(tree):
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.CallExpression):
             issues += _constants(node, source)
             issues += _format(node, source)
         elif isinstance(node, ast.ListNode) and not mixing:
@@ -46,7 +46,7 @@ def children(node: ast.Node) -> list[ast.Node]:
     """Return the child nodes of a node, in order."""
     if isinstance(node, ast.Select):
         return [node.operand]
-    if isinstance(node, ast.Call):
+    if isinstance(node, ast.CallExpression):
         return [node.target, *node.args] if node.target is not None else node.args
     if isinstance(node, ast.ListNode):
         return node.elements
@@ -65,11 +65,11 @@ def descendants(tree: ast.Node) -> Iterator[tuple[ast.Node, bool]]:
     while waiting:
         node, mixing = waiting.pop()
         yield node, mixing
-        inner = mixing or (isinstance(node, ast.Call) and node.function in _MIXING)
+        inner = mixing or (isinstance(node, ast.CallExpression) and node.function in _MIXING)
         waiting += [(child, inner) for child in children(node)]
 
 
-def _constants(node: ast.Call, source: Source) -> Iterator[Issue]:
+def _constants(node: ast.CallExpression, source: Source) -> Iterator[Issue]:
     check = _CHECKS.get(node.function)
     if check is None or not node.args or not isinstance(node.args[0], ast.Literal):
         return
@@ -82,7 +82,7 @@ def _constants(node: ast.Call, source: Source) -> Iterator[Issue]:
         yield source.issue(argument.offset, f"invalid {node.function} argument")
 
 
-def _format(node: ast.Call, source: Source) -> Iterator[Issue]:
+def _format(node: ast.CallExpression, source: Source) -> Iterator[Issue]:
     problem = check_call(node) if node.function == "format" else None
     if problem is not None:
         yield source.issue(problem[0].offset, problem[1])
@@ -138,7 +138,7 @@ def _path(node: ast.Node) -> str | None:
             if node.field:
                 fields.append(node.field)
             node = node.operand
-        elif isinstance(node, ast.Call) and node.function == "_?._":
+        elif isinstance(node, ast.CallExpression) and node.function == "_?._":
             field = node.args[1]
             assert isinstance(field, ast.Literal)
             fields.append(field.value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from kubechronicle.api.cel.costs.cost_spans import EMPTY, MOST, NOTHING, ONE, UNKNOWN, Span, exactly
+from kubechronicle.api.cel.costs.cost_spans import EMPTY, MOST, NOTHING, ONE, UNKNOWN, CostSpan, exactly
 from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.syntax.macros import ACCUMULATOR, OLD_ACCUMULATOR
@@ -29,12 +29,12 @@ _SELECTED: Final = ("map", "struct", "param")
 _SCALARS: Final = frozenset(("bool", "double", "duration", "int", "timestamp", "uint"))
 
 
-class Part(NamedTuple):
+class EstimatedPart(NamedTuple):
     """An argument of a call, for the estimators of functions. ``size``: None if unknown."""
 
     node: ast.Node
     path: Path
-    size: Span | None
+    size: CostSpan | None
     sizes: Sizes
 
     @property
@@ -42,7 +42,7 @@ class Part(NamedTuple):
         """The static type."""
         return self.node.type
 
-    def bounds(self) -> Span:
+    def bounds(self) -> CostSpan:
         """Return the size, UNKNOWN instead of None."""
         return UNKNOWN if self.size is None else self.size
 
@@ -50,11 +50,11 @@ class Part(NamedTuple):
 class Estimate(NamedTuple):
     """The cost of a call without its arguments, and the size of its result if known."""
 
-    cost: Span
-    result: Span | None = None
+    cost: CostSpan
+    result: CostSpan | None = None
 
 
-CallEstimate = Callable[[str, Overload, Part | None, Sequence[Part]], Estimate | None]
+CallEstimate = Callable[[str, Overload, EstimatedPart | None, Sequence[EstimatedPart]], Estimate | None]
 """(function, overload, receiver, arguments) -> its estimate; None: the default cost of a call."""
 
 
@@ -62,8 +62,8 @@ class _Entries(NamedTuple):
     """Sizes of the keys and values of a list or map. The keys of a list, its indexes, have size 1."""
 
     kind: str
-    keys: Span
-    values: Span
+    keys: CostSpan
+    values: CostSpan
 
     def union(self, other: _Entries | None) -> _Entries | None:
         if other is None:
@@ -73,11 +73,11 @@ class _Entries(NamedTuple):
 
 class _Variable(NamedTuple):
     path: Path
-    size: Span | None
+    size: CostSpan | None
     entries: _Entries | None = None
 
 
-def estimate(tree: ast.Node, sizes: Sizes, calls: CallEstimate) -> Span:
+def estimate(tree: ast.Node, sizes: Sizes, calls: CallEstimate) -> CostSpan:
     """Return the least and the most that a checked expression costs."""
     return _Coster(sizes, calls).cost(tree)
 
@@ -92,34 +92,34 @@ class _Coster:
         self._bounds = sizes
         self._calls = calls
         self._paths: dict[ast.Node, Path] = {}
-        self._known: dict[ast.Node, Span] = {}
+        self._known: dict[ast.Node, CostSpan] = {}
         self._entries: dict[ast.Node, _Entries] = {}
         self._variables: dict[str, list[_Variable]] = {}
-        self._kept: dict[ast.Node, Span] = {}
-        self._costs: dict[type[ast.Node], Callable[..., Span]] = {
+        self._kept: dict[ast.Node, CostSpan] = {}
+        self._costs: dict[type[ast.Node], Callable[..., CostSpan]] = {
             ast.Ident: self._ident,
             ast.Select: self._select,
-            ast.Call: self._call,
+            ast.CallExpression: self._call,
             ast.ListNode: self._list,
             ast.MapNode: self._map,
             ast.StructNode: self._struct,
             ast.Comprehension: self._comprehension,
             ast.Keep: self._keep,
-            ast.Kept: self._again,
+            ast.KeptExpression: self._again,
         }
 
-    def cost(self, node: ast.Node) -> Span:
+    def cost(self, node: ast.Node) -> CostSpan:
         found = self._costs.get(type(node))
         return NOTHING if found is None else found(node)
 
-    def _keep(self, node: ast.Keep) -> Span:
+    def _keep(self, node: ast.Keep) -> CostSpan:
         """Return the cost of a part, which counts again wherever it is repeated. It is estimated once: repetitions
         within repetitions would double the work with each level."""
         cost = self._kept[node] = self.cost(node.node)
         self._same(node, node.node)
         return cost
 
-    def _again(self, node: ast.Kept) -> Span:
+    def _again(self, node: ast.KeptExpression) -> CostSpan:
         cost = self._kept[node.keep] if node.keep in self._kept else self.cost(node.keep)
         self._same(node, node.keep.node)
         return cost
@@ -130,7 +130,7 @@ class _Coster:
 
     # -- names --------------------------------------------------------------------------------------------------------
 
-    def _ident(self, node: ast.Ident) -> Span:
+    def _ident(self, node: ast.Ident) -> CostSpan:
         variable = self._variable(node)
         self._paths[node] = (node.name.removeprefix("."),) if variable is None else variable.path
         return ONE
@@ -139,7 +139,7 @@ class _Coster:
         stack = self._variables.get(node.name) if isinstance(node, ast.Ident) else None
         return stack[-1] if stack else None
 
-    def _select(self, node: ast.Select) -> Span:
+    def _select(self, node: ast.Select) -> CostSpan:
         cost = self.cost(node.operand)
         if not node.field:
             self._paths[node] = self._path(node.operand)
@@ -155,7 +155,7 @@ class _Coster:
 
     # -- sizes --------------------------------------------------------------------------------------------------------
 
-    def _size(self, node: ast.Node) -> Span | None:
+    def _size(self, node: ast.Node) -> CostSpan | None:
         known = self._known.get(node)
         if known is not None:
             return known
@@ -165,14 +165,14 @@ class _Coster:
         path = self._path(node)
         most = self._bounds(path) if path else None
         if most is not None:
-            self._known[node] = found = Span(0, most)
+            self._known[node] = found = CostSpan(0, most)
             return found
         if _is_scalar(node.type):
             return ONE
         variable = self._variable(node)
         return None if variable is None else variable.size
 
-    def _size_or_unknown(self, node: ast.Node) -> Span:
+    def _size_or_unknown(self, node: ast.Node) -> CostSpan:
         size = self._size(node)
         return UNKNOWN if size is None else size
 
@@ -190,13 +190,15 @@ class _Coster:
         if entries is not None:
             self._entries[to] = entries
 
-    def _part(self, node: ast.Node) -> Part:
+    def _part(self, node: ast.Node) -> EstimatedPart:
         path = self._path(node)
-        return Part(node, () if path[:1] and path[0] in _ACCUMULATORS else path, self._size(node), self._bounds)
+        return EstimatedPart(
+            node, () if path[:1] and path[0] in _ACCUMULATORS else path, self._size(node), self._bounds
+        )
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call) -> Span:
+    def _call(self, node: ast.CallExpression) -> CostSpan:
         if node.function == "dyn":
             cost = self.cost(node.args[0]).plus(ONE)
             self._copy(node, node.args[0])
@@ -227,7 +229,12 @@ class _Coster:
         return cost.plus(total)
 
     def _overload(
-        self, node: ast.Call, overload: Overload, receiver: Part | None, parts: list[Part], arguments: list[Span]
+        self,
+        node: ast.CallExpression,
+        overload: Overload,
+        receiver: EstimatedPart | None,
+        parts: list[EstimatedPart],
+        arguments: list[CostSpan],
     ) -> Estimate:
         costs = NOTHING
         for argument in arguments:
@@ -238,7 +245,7 @@ class _Coster:
         if found is not None:
             return Estimate(found.cost.plus(costs), found.result)
         if overload.id in ("logical_or", "logical_and"):
-            return Estimate(Span(arguments[0].least, costs.most))
+            return Estimate(CostSpan(arguments[0].least, costs.most))
         if overload.id == "conditional":
             self._unite(node, node.args[1], node.args[2])
             size = parts[1].bounds().union(parts[2].bounds())
@@ -258,15 +265,15 @@ class _Coster:
 
     # -- constructed values -------------------------------------------------------------------------------------------
 
-    def _list(self, node: ast.ListNode) -> Span:
-        cost, values = _LIST_CREATE, EMPTY if node.elements else Span(0, 0)
+    def _list(self, node: ast.ListNode) -> CostSpan:
+        cost, values = _LIST_CREATE, EMPTY if node.elements else CostSpan(0, 0)
         for element in node.elements:
             cost = cost.plus(self.cost(element))
             values = values.union(self._size_or_unknown(element))
         self._entries[node] = _Entries("list", ONE, values)
         return cost
 
-    def _map(self, node: ast.MapNode) -> Span:
+    def _map(self, node: ast.MapNode) -> CostSpan:
         cost, keys, values = _MAP_CREATE, *((EMPTY, EMPTY) if node.entries else (NOTHING, NOTHING))
         for entry in node.entries:
             cost = cost.plus(self.cost(entry.key)).plus(self.cost(entry.value))
@@ -275,7 +282,7 @@ class _Coster:
         self._entries[node] = _Entries("map", keys, values)
         return cost
 
-    def _struct(self, node: ast.StructNode) -> Span:
+    def _struct(self, node: ast.StructNode) -> CostSpan:
         cost = _STRUCT_CREATE
         for entry in node.entries:
             cost = cost.plus(self.cost(entry.value))
@@ -283,7 +290,7 @@ class _Coster:
 
     # -- loops --------------------------------------------------------------------------------------------------------
 
-    def _comprehension(self, node: ast.Comprehension) -> Span:
+    def _comprehension(self, node: ast.Comprehension) -> CostSpan:
         cost = self.cost(node.iter_range).plus(self.cost(node.init))
         self._push(node.accu, _Variable(self._path(node.init), self._size(node.init), self._entry_sizes(node.init)))
         if _is_binding(node):
@@ -333,7 +340,7 @@ def _is_binding(node: ast.Comprehension) -> bool:
     return nothing and never and node.accu != OLD_ACCUMULATOR
 
 
-def _written_size(node: ast.Node) -> Span | None:
+def _written_size(node: ast.Node) -> CostSpan | None:
     if isinstance(node, ast.Literal):
         return exactly(len(node.value) if isinstance(node.value, (str, bytes, list, tuple, dict)) else 1)
     if isinstance(node, ast.ListNode):
@@ -353,16 +360,16 @@ _COMPARED: Final = frozenset(
 )
 
 
-def _standard(overload: str, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _standard(overload: str, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     """Return the estimate of a standard call if it depends on sizes, else None."""
     if overload == "string_format" and receiver is not None:
         return Estimate(receiver.bounds().scaled(TRAVERSAL))
     if overload in ("string_to_bytes", "bytes_to_string", "strings_quote") and len(parts) == 1:
         size = parts[0].bounds()
         result = {
-            "string_to_bytes": Span(size.least, min(size.most * 4, MOST)),
-            "bytes_to_string": Span(size.least // 4, size.most),
-            "strings_quote": Span(size.least + 2, min(size.most * 2 + 2, MOST)),
+            "string_to_bytes": CostSpan(size.least, min(size.most * 4, MOST)),
+            "bytes_to_string": CostSpan(size.least // 4, size.most),
+            "strings_quote": CostSpan(size.least + 2, min(size.most * 2 + 2, MOST)),
         }[overload]
         return Estimate(size.scaled(TRAVERSAL), result)
     if overload in ("starts_with_string", "ends_with_string") and len(parts) == 1:
@@ -375,10 +382,10 @@ def _standard(overload: str, receiver: Part | None, parts: Sequence[Part]) -> Es
         return Estimate(receiver.bounds().scaled(TRAVERSAL).times(parts[0].bounds().scaled(TRAVERSAL)))
     if overload in _COMPARED:
         smaller = min(parts[0].bounds().most, parts[1].bounds().most)
-        return Estimate(Span(min(1, smaller), smaller).scaled(TRAVERSAL))
+        return Estimate(CostSpan(min(1, smaller), smaller).scaled(TRAVERSAL))
     return None
 
 
-def pattern(text: Part, size: Span) -> Span:
+def pattern(text: EstimatedPart, size: CostSpan) -> CostSpan:
     """Return the cost of applying a pattern of that size to a text."""
     return text.bounds().plus(ONE).scaled(TRAVERSAL).times(size.scaled(PATTERN))

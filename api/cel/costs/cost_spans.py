@@ -11,24 +11,24 @@ from typing import Final, NamedTuple
 MOST: Final = 2**64 - 1
 
 
-class Span(NamedTuple):
+class CostSpan(NamedTuple):
     """At least ``least``, at most ``most``."""
 
     least: int
     most: int
 
-    def plus(self, other: Span) -> Span:
-        return Span(min(self.least + other.least, MOST), min(self.most + other.most, MOST))
+    def plus(self, other: CostSpan) -> CostSpan:
+        return CostSpan(min(self.least + other.least, MOST), min(self.most + other.most, MOST))
 
-    def times(self, other: Span) -> Span:
-        return Span(min(self.least * other.least, MOST), min(self.most * other.most, MOST))
+    def times(self, other: CostSpan) -> CostSpan:
+        return CostSpan(min(self.least * other.least, MOST), min(self.most * other.most, MOST))
 
-    def scaled(self, factor: float) -> Span:
+    def scaled(self, factor: float) -> CostSpan:
         """Return the span times a factor, rounded up."""
-        return Span(_scaled(self.least, factor), _scaled(self.most, factor))
+        return CostSpan(_scaled(self.least, factor), _scaled(self.most, factor))
 
-    def union(self, other: Span) -> Span:
-        return Span(min(self.least, other.least), max(self.most, other.most))
+    def union(self, other: CostSpan) -> CostSpan:
+        return CostSpan(min(self.least, other.least), max(self.most, other.most))
 
 
 def _scaled(number: int, factor: float) -> int:
@@ -36,12 +36,12 @@ def _scaled(number: int, factor: float) -> int:
     return MOST if product >= float(2**64) else math.ceil(product)
 
 
-def exactly(number: int) -> Span:
-    return Span(number, number)
+def exactly(number: int) -> CostSpan:
+    return CostSpan(number, number)
 
 
-UNKNOWN: Final = Span(0, MOST)
+UNKNOWN: Final = CostSpan(0, MOST)
 NOTHING: Final = exactly(0)
 ONE: Final = exactly(1)
-EMPTY: Final = Span(MOST, 0)
+EMPTY: Final = CostSpan(MOST, 0)
 """The start of a union."""

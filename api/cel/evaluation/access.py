@@ -142,7 +142,7 @@ def _read(value: Any, read: Callable[[Any], Any]) -> Any:
     return read(value)
 
 
-def optional_select(planner: PlansParts, node: ast.Call) -> Code:
+def optional_select(planner: PlansParts, node: ast.CallExpression) -> Code:
     field = node.args[1]
     assert isinstance(field, ast.Literal)
     name = _field(node.args[0].type, field.value).name
@@ -150,7 +150,7 @@ def optional_select(planner: PlansParts, node: ast.Call) -> Code:
     return _optional(operand, lambda _: name, 0, node.type)
 
 
-def index(planner: PlansParts, node: ast.Call) -> Code:
+def index(planner: PlansParts, node: ast.CallExpression) -> Code:
     operand = planner.plan(node.args[0])
     key = planner.plan(node.args[1])
     # An index that is itself a chain does not pay for the beginning of its chain.

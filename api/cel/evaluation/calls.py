@@ -94,7 +94,7 @@ def _refused(name: str, values: Sequence[Any]) -> EvaluationError:
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
-def call(planner: PlansParts, node: ast.Call) -> Code:
+def call(planner: PlansParts, node: ast.CallExpression) -> Code:
     nodes = [node.target, *node.args] if node.target is not None else node.args
     args = [planner.plan(argument) for argument in nodes]
     special = SPECIAL.get(node.function)
@@ -170,7 +170,7 @@ def _costed(function: Callable[..., Any], cost: RuntimeCost, runs: Sequence[Clos
     return run
 
 
-def _dynamic(node: ast.Call, overloads: Sequence[Overload], args: list[Code]) -> Code:
+def _dynamic(node: ast.CallExpression, overloads: Sequence[Overload], args: list[Code]) -> Code:
     """Plan a call that finds its overload by the values."""
     candidates = [([_guard(declared) for declared in overload.args], overload) for overload in overloads]
     choose = _dispatch(node.function, candidates)

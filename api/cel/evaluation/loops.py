@@ -167,9 +167,11 @@ def _is_accu(node: ast.Node, fold: ast.Comprehension) -> bool:
 def _quantifier(planner: PlansParts, node: ast.Comprehension, slots: _Slots, elements: Elements) -> Closure | None:
     """Plan all and exists. The loop stops at an element that decides; errors count only if none does."""
     step = node.step
-    if not (isinstance(step, ast.Call) and step.function in ("_&&_", "_||_") and _is_accu(step.args[0], node)):
+    if not (
+        isinstance(step, ast.CallExpression) and step.function in ("_&&_", "_||_") and _is_accu(step.args[0], node)
+    ):
         return None
-    if not isinstance(node.condition, ast.Call) or len(step.args) != 2 or not _is_accu(node.result, node):
+    if not isinstance(node.condition, ast.CallExpression) or len(step.args) != 2 or not _is_accu(node.result, node):
         return None
     absorbing = step.function == "_||_"
     predicate = slots.plan(planner, step.args[1])
@@ -210,7 +212,7 @@ def _quantifier(planner: PlansParts, node: ast.Comprehension, slots: _Slots, ele
 
 def _branches(step: ast.Node, node: ast.Comprehension) -> tuple[ast.Node | None, ast.Node]:
     """Return (condition, done) of a step ``condition ? done : accu``, (None, the step) of any other step."""
-    if isinstance(step, ast.Call) and step.function == "_?_:_" and _is_accu(step.args[2], node):
+    if isinstance(step, ast.CallExpression) and step.function == "_?_:_" and _is_accu(step.args[2], node):
         return step.args[0], step.args[1]
     return None, step
 
@@ -218,10 +220,10 @@ def _branches(step: ast.Node, node: ast.Comprehension) -> tuple[ast.Node | None,
 def _count(planner: PlansParts, node: ast.Comprehension, slots: _Slots, elements: Elements) -> Closure | None:
     """Plan exists_one."""
     condition, done = _branches(node.step, node)
-    if condition is None or not isinstance(node.init, ast.Literal) or not isinstance(done, ast.Call):
+    if condition is None or not isinstance(node.init, ast.Literal) or not isinstance(done, ast.CallExpression):
         return None
     result = node.result
-    if done.function != "_+_" or not isinstance(result, ast.Call) or result.function != "_==_":
+    if done.function != "_+_" or not isinstance(result, ast.CallExpression) or result.function != "_==_":
         return None
     predicate = slots.plan(planner, condition)
     test, cost = predicate.run, predicate.cost
@@ -257,7 +259,7 @@ def _collected_list(planner: PlansParts, node: ast.Comprehension, slots: _Slots,
     if not (isinstance(node.init, ast.ListNode) and not node.init.elements and _is_accu(node.result, node)):
         return None
     condition, done = _branches(node.step, node)
-    if not (isinstance(done, ast.Call) and done.function == "_+_" and _is_accu(done.args[0], node)):
+    if not (isinstance(done, ast.CallExpression) and done.function == "_+_" and _is_accu(done.args[0], node)):
         return None
     added = done.args[1]
     if not isinstance(added, ast.ListNode) or len(added.elements) != 1 or added.optional:
@@ -286,7 +288,9 @@ def _collected_map(planner: PlansParts, node: ast.Comprehension, slots: _Slots, 
     if not (isinstance(node.init, ast.MapNode) and not node.init.entries and _is_accu(node.result, node)):
         return None
     condition, done = _branches(node.step, node)
-    if not (isinstance(done, ast.Call) and done.function == "cel.@mapInsert" and _is_accu(done.args[0], node)):
+    if not (
+        isinstance(done, ast.CallExpression) and done.function == "cel.@mapInsert" and _is_accu(done.args[0], node)
+    ):
         return None
     tested = None if condition is None else slots.plan(planner, condition)
     parts = [slots.plan(planner, part) for part in done.args[1:]]

@@ -38,13 +38,13 @@ class Planner:
             ast.Literal: lambda node: constant(node.value),
             ast.Ident: self._ident,
             ast.Select: lambda node: access.select(self, node),
-            ast.Call: self._call,
+            ast.CallExpression: self._call,
             ast.ListNode: self._list,
             ast.MapNode: self._map,
             ast.StructNode: self._struct,
             ast.Comprehension: lambda node: loops.plan(self, node),
             ast.Keep: self._keep,
-            ast.Kept: self._kept,
+            ast.KeptExpression: self._kept,
         }
 
     def plan(self, node: ast.Node) -> Code:
@@ -71,7 +71,7 @@ class Planner:
         run = loops.bound_variable(-slot) if slot < 0 else _local(slot)
         return Code(run, 1, attribute=True, base=1)
 
-    def _call(self, node: ast.Call) -> Code:
+    def _call(self, node: ast.CallExpression) -> Code:
         function = node.function
         if function in _ACCESS:
             return _ACCESS[function](self, node)
@@ -96,7 +96,7 @@ class Planner:
 
         return Code(keep, fixed, attribute=code.attribute, base=code.base)
 
-    def _kept(self, node: ast.Kept) -> Code:
+    def _kept(self, node: ast.KeptExpression) -> Code:
         slot = node.keep.slot
 
         def kept(c: Context) -> Any:

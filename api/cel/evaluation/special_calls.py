@@ -26,7 +26,7 @@ def _fixed(args: Sequence[Code]) -> int:
     return sum(argument.cost for argument in args)
 
 
-def _equality(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
+def _equality(node: ast.CallExpression, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
     negated = node.function == "_!=_"
     left, right = args[0].run, args[1].run
     kinds = nodes[0].type.kind, nodes[1].type.kind
@@ -66,7 +66,7 @@ _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
 _EXACT: Final = frozenset({"int", "uint", "timestamp", "duration"})
 
 
-def _order(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
+def _order(node: ast.CallExpression, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
     """Plan comparisons of whole numbers and times; return None for others, which are dispatched."""
     if nodes[0].type.kind not in _EXACT or len(node.overloads) != 1:
         return None
@@ -80,7 +80,7 @@ def _order(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> C
     return Code(lambda c: compare(left(c), right(c)), _fixed(args) + 1)
 
 
-def _add(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
+def _add(node: ast.CallExpression, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
     left, right = args[0].run, args[1].run
     kinds = {argument.type.kind for argument in nodes}
     if kinds == {"int"}:
@@ -97,7 +97,7 @@ def _add(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Cod
     return None
 
 
-def _in(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
+def _in(node: ast.CallExpression, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
     if len(node.overloads) != 1 or node.overloads[0].id != "in_list" or nodes[1].type.kind != "list":
         return None
     value, items = args
@@ -145,7 +145,7 @@ def _in_constant(value: Code, items: Sequence[Any]) -> Code | None:
     return Code(among, value.cost)
 
 
-def _matches(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
+def _matches(node: ast.CallExpression, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code | None:
     """Plan a match with a constant pattern, which must be valid. None for any other."""
     if not args[1].constant or len(node.overloads) != 1 or nodes[0].type.kind != "string":
         return None
@@ -176,7 +176,7 @@ def _matches(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) ->
     return Code(run, _fixed(args))
 
 
-def _not_strictly_false(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
+def _not_strictly_false(node: ast.CallExpression, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
     value_of = args[0].run
 
     def run(c: Context) -> bool:
@@ -190,7 +190,7 @@ def _not_strictly_false(node: ast.Call, nodes: Sequence[ast.Node], args: Sequenc
     return Code(run, args[0].cost + 1)
 
 
-def _or(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
+def _or(node: ast.CallExpression, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code:
     """Plan ``or`` and ``orValue``. They evaluate the second only if the first has no value, and cost nothing."""
     unwrap = node.function == "orValue"
     first, second = args[0].run, args[1].counted()
@@ -206,7 +206,7 @@ def _or(node: ast.Call, nodes: Sequence[ast.Node], args: Sequence[Code]) -> Code
     return Code(run, args[0].cost)
 
 
-_Special = Callable[[ast.Call, Sequence[ast.Node], Sequence[Code]], Code | None]
+_Special = Callable[[ast.CallExpression, Sequence[ast.Node], Sequence[Code]], Code | None]
 
 SPECIAL: Final[dict[str, _Special]] = {
     "_==_": _equality,

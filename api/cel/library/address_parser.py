@@ -27,7 +27,7 @@ class AddressError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class IpAddress:
     """An address. ``number`` has 32 bits (family 4) or 128 bits (family 6), unsigned."""
 
     cel_type: ClassVar[Type] = IP
@@ -60,7 +60,7 @@ class Range:
 
     cel_type: ClassVar[Type] = CIDR
 
-    address: Address
+    address: IpAddress
     length: int
 
     def __str__(self) -> str:
@@ -73,9 +73,9 @@ class Range:
     def masked(self) -> Range:
         """Return the range with all other bits zero."""
         number = self.prefix(self.address.number) << (self.address.bits - self.length)
-        return Range(Address(self.address.family, number), self.length)
+        return Range(IpAddress(self.address.family, number), self.length)
 
-    def contains(self, address: Address) -> bool:
+    def contains(self, address: IpAddress) -> bool:
         """Return whether the address is in this range. One of the other family never is."""
         same = address.family == self.address.family
         return same and self.prefix(address.number) == self.prefix(self.address.number)
@@ -85,11 +85,11 @@ class Range:
         return self.length <= other.length and self.contains(other.address)
 
 
-def parse(text: str) -> Address:
+def parse(text: str) -> IpAddress:
     """Return the address. AddressError if the text is none."""
     for character in text:
         if character == ".":
-            return Address(4, int.from_bytes(_fields(text, text)))
+            return IpAddress(4, int.from_bytes(_fields(text, text)))
         if character == ":":
             return _parse_six(text)
         if character == "%":
@@ -150,7 +150,7 @@ def _fields(whole: str, text: str) -> bytes:
     return bytes([*fields, int(digits)])
 
 
-def _parse_six(text: str) -> Address:
+def _parse_six(text: str) -> IpAddress:
     rest, percent, zone = text.partition("%")
     if percent and not zone:
         raise _error(text, "zone must be a non-empty string")
@@ -159,7 +159,7 @@ def _parse_six(text: str) -> Address:
     if rest.startswith("::"):
         ellipsis, rest = 0, rest[2:]
         if not rest:
-            return Address(6, 0, zone)
+            return IpAddress(6, 0, zone)
     while len(groups) < 8:
         digits = _group(text, rest)
         if rest[len(digits) : len(digits) + 1] == ".":
@@ -187,7 +187,7 @@ def _parse_six(text: str) -> Address:
             ellipsis, rest = len(groups), rest[1:]
             if not rest:
                 break
-    return Address(6, _joined(text, rest, groups, ellipsis), zone)
+    return IpAddress(6, _joined(text, rest, groups, ellipsis), zone)
 
 
 def _group(text: str, rest: str) -> str:

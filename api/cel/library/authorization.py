@@ -26,7 +26,7 @@ DECISION: Final = object_type("kubernetes.authorization.Decision", {})
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AuthorizerQuestion:
     """An authorization question: may a user do ``verb`` with a path, or with a resource if ``path`` is None?
 
     ``service_account``: (namespace, name) of the user; None: the user of the request.
@@ -47,7 +47,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AuthorizerDecision:
     """The answer to a question. ``error``: the failure while deciding, None if there was none."""
 
     cel_type: ClassVar[Type] = DECISION
@@ -57,11 +57,11 @@ class Decision:
     error: str | None = None
 
 
-Decide = Callable[[Question], Decision]
+Decide = Callable[[AuthorizerQuestion], AuthorizerDecision]
 
 
 @dataclass(frozen=True, slots=True)
-class Authorizer:
+class AuthorizerValue:
     """The value of the variable ``authorizer``."""
 
     cel_type: ClassVar[Type] = AUTHORIZER
@@ -77,7 +77,7 @@ class PathCheck:
     cel_type: ClassVar[Type] = PATH_CHECK
 
     decide: Decide
-    question: Question
+    question: AuthorizerQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class GroupCheck:
     cel_type: ClassVar[Type] = GROUP_CHECK
 
     decide: Decide
-    question: Question
+    question: AuthorizerQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +97,25 @@ class ResourceCheck:
     cel_type: ClassVar[Type] = RESOURCE_CHECK
 
     decide: Decide
-    question: Question
+    question: AuthorizerQuestion
 
 
-def _path(self: Authorizer, path: str) -> PathCheck:
+def _path(self: AuthorizerValue, path: str) -> PathCheck:
     if not path.strip():
         raise EvaluationError("path must not be empty")
-    return PathCheck(self.decide, Question(service_account=self.service_account, path=path))
+    return PathCheck(self.decide, AuthorizerQuestion(service_account=self.service_account, path=path))
 
 
-def _group(self: Authorizer, group: str) -> GroupCheck:
-    return GroupCheck(self.decide, Question(service_account=self.service_account, group=group))
+def _group(self: AuthorizerValue, group: str) -> GroupCheck:
+    return GroupCheck(self.decide, AuthorizerQuestion(service_account=self.service_account, group=group))
 
 
-def _service_account(self: Authorizer, namespace: str, name: str) -> Authorizer:
+def _service_account(self: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
     if names.subdomain_name(name, False):
         raise EvaluationError("Invalid service account name")
     if names.label_name(namespace, False):
         raise EvaluationError("Invalid service account namespace")
-    return Authorizer(self.decide, (namespace, name))
+    return AuthorizerValue(self.decide, (namespace, name))
 
 
 def _resource(self: GroupCheck, resource: str) -> ResourceCheck:
@@ -132,23 +132,23 @@ def _setting(field: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
     return narrowed
 
 
-def _check(self: PathCheck | ResourceCheck, verb: str) -> Decision:
+def _check(self: PathCheck | ResourceCheck, verb: str) -> AuthorizerDecision:
     return self.decide(replace(self.question, verb=verb))
 
 
-def _allowed(self: Decision) -> bool:
+def _allowed(self: AuthorizerDecision) -> bool:
     return self.allowed
 
 
-def _reason(self: Decision) -> str:
+def _reason(self: AuthorizerDecision) -> str:
     return self.reason
 
 
-def _errored(self: Decision) -> bool:
+def _errored(self: AuthorizerDecision) -> bool:
     return self.error is not None
 
 
-def _error(self: Decision) -> str:
+def _error(self: AuthorizerDecision) -> str:
     return self.error or ""
 
 
@@ -162,7 +162,7 @@ def _selector_method(name: str, id_: str, field: str) -> Function:
     return Function(name, (Overload(id_, args, RESOURCE_CHECK, _setting(field), True, costs.selector),))
 
 
-def _getter(name: str, result: Type, call: Callable[[Decision], object]) -> Function:
+def _getter(name: str, result: Type, call: Callable[[AuthorizerDecision], object]) -> Function:
     return Function(name, (Overload(f"decision_{name}", (DECISION,), result, call, member=True),))
 
 

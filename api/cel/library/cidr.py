@@ -9,7 +9,7 @@ from typing import Any, Final
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.library.address_parser import CIDR, IP, Address, AddressError, Range, parse_range
+from kubechronicle.api.cel.library.address_parser import CIDR, IP, AddressError, IpAddress, Range, parse_range
 from kubechronicle.api.cel.library.ip import to_ip
 from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import BOOL, INT, STRING
@@ -50,7 +50,7 @@ def _contains_cidr_text(self: Range, text: str) -> bool:
     return self.contains_range(to_cidr(text))
 
 
-def _ip(self: Range) -> Address:
+def _ip(self: Range) -> IpAddress:
     return self.address
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.library.address_parser import Address, Range
+from kubechronicle.api.cel.library.address_parser import IpAddress, Range
 from kubechronicle.api.cel.overloads import RuntimeCost
 from kubechronicle.api.values.allowance import ALLOWANCE
 
@@ -28,7 +28,7 @@ def size(value: Any) -> int:
     """Return the size of a value for costs: characters, bytes, elements, entries; 1 for any other value."""
     if isinstance(value, (str, bytes, list, tuple, dict)):
         return len(value)
-    if isinstance(value, Address):
+    if isinstance(value, IpAddress):
         return value.bits // 8
     if isinstance(value, Range):
         return math.ceil(value.length / 8)

@@ -9,49 +9,51 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubechronicle.api.cel.costs.cost_estimate import PATTERN, TRAVERSAL, Estimate, Part, pattern
-from kubechronicle.api.cel.costs.cost_spans import MOST, ONE, UNKNOWN, Span, exactly
+from kubechronicle.api.cel.costs.cost_estimate import PATTERN, TRAVERSAL, Estimate, EstimatedPart, pattern
+from kubechronicle.api.cel.costs.cost_spans import MOST, ONE, UNKNOWN, CostSpan, exactly
 from kubechronicle.api.cel.library.costs import AUTHORIZATION_CHECK, LIST_BASE, STRUCT_BASE
 from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import ast
 
-Estimator = Callable[[Overload, Part | None, Sequence[Part]], Estimate | None]
+Estimator = Callable[[Overload, EstimatedPart | None, Sequence[EstimatedPart]], Estimate | None]
 
-_ADDRESS: Final = Span(4, 16)
+_ADDRESS: Final = CostSpan(4, 16)
 """Size of an address, in bytes."""
 _FORMAT_PATTERN: Final = 128
 _FORMAT_SIZE: Final = 64
 
 
-def estimate(function: str, overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def estimate(
+    function: str, overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]
+) -> Estimate | None:
     """Return the estimate of a call without its arguments; None if the default applies."""
     own = _BY_OVERLOAD.get(overload.id) or _BY_FUNCTION.get(function)
     return None if own is None else own(overload, receiver, parts)
 
 
-def _nominal(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _nominal(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return Estimate(ONE)
 
 
-def _check(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _check(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return Estimate(exactly(AUTHORIZATION_CHECK))
 
 
-def _selector(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _selector(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     size = parts[0].bounds()
     requirements = size.scaled(0.5).scaled(float(LIST_BASE + STRUCT_BASE))
     return Estimate(exactly(LIST_BASE).plus(size.scaled(TRAVERSAL)).plus(requirements))
 
 
-def _element(listed: Part) -> tuple[str, Span] | None:
+def _element(listed: EstimatedPart) -> tuple[str, CostSpan] | None:
     """Return (kind, size) of a list's elements; None if the type has no elements, as for a text."""
     if not listed.type.parameters:
         return None
     most = listed.sizes((*listed.path, "@items")) if listed.path else None
-    return listed.type.parameters[0].kind, UNKNOWN if most is None else Span(0, most)
+    return listed.type.parameters[0].kind, UNKNOWN if most is None else CostSpan(0, most)
 
 
-def _walking(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _walking(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     if receiver is None:
         return None
     element = _element(receiver)
@@ -62,24 +64,24 @@ def _walking(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -
     return Estimate(receiver.bounds().times(each))
 
 
-def _traversing(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _traversing(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return Estimate(parts[0].bounds().scaled(TRAVERSAL)) if parts else None
 
 
-def _translating(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _translating(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     size = parts[0].bounds()
     return Estimate(size.scaled(TRAVERSAL), size)
 
 
-def _own_text(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _own_text(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return None if receiver is None else _translating(overload, None, [receiver])
 
 
-def _canonical(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _canonical(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return Estimate(parts[0].bounds().scaled(2 * TRAVERSAL))
 
 
-def _replace(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _replace(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     if receiver is None:
         return None
     size, old, new = receiver.bounds(), parts[0].bounds(), parts[1].bounds()
@@ -95,56 +97,58 @@ def _replace(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -
         count_least, kept_least = 0, size.least
     else:
         count_least, kept_least = -(-size.least // old.most), 0
-    result = Span(count_least, count_most).times(new).plus(Span(kept_least, kept_most))
+    result = CostSpan(count_least, count_most).times(new).plus(CostSpan(kept_least, kept_most))
     return Estimate(size.scaled(2 * TRAVERSAL), result)
 
 
-def _split(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _split(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     if receiver is None:
         return None
     most = receiver.bounds().most
     limit = _literal_int(parts[1].node) if len(parts) > 1 else None
     if limit is not None:
         most = limit % 2**64
-    return Estimate(receiver.bounds().scaled(2 * TRAVERSAL), Span(0, most))
+    return Estimate(receiver.bounds().scaled(2 * TRAVERSAL), CostSpan(0, most))
 
 
-def _join(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _join(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     if receiver is None:
         return None
     count, element = receiver.bounds(), _element(receiver)
     size = exactly(0) if element is None else count.times(element[1])
     if parts:
-        between = Span(max(count.least - 1, 0), max(count.most - 1, 0))
+        between = CostSpan(max(count.least - 1, 0), max(count.most - 1, 0))
         size = size.plus(parts[0].bounds().times(between))
     return Estimate(size.scaled(TRAVERSAL), size)
 
 
-def _search(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _search(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     if receiver is None:
         return None
-    return Estimate(pattern(receiver, parts[0].bounds()), Span(0, receiver.bounds().most))
+    return Estimate(pattern(receiver, parts[0].bounds()), CostSpan(0, receiver.bounds().most))
 
 
-def _ip(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _ip(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return Estimate(ONE) if overload.id == "cidr_ip" else _traversing(overload, receiver, parts)
 
 
-def _contains_ip(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _contains_ip(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     cost = _ADDRESS.plus(_ADDRESS).scaled(TRAVERSAL)
     if overload.id.endswith("_string"):
         cost = cost.plus(parts[0].bounds().scaled(TRAVERSAL))
     return Estimate(cost)
 
 
-def _contains_cidr(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _contains_cidr(
+    overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]
+) -> Estimate | None:
     cost = _ADDRESS.plus(_ADDRESS).scaled(TRAVERSAL).plus(_ADDRESS.scaled(TRAVERSAL)).plus(ONE)
     if overload.id.endswith("_string"):
         cost = cost.plus(parts[0].bounds().scaled(TRAVERSAL))
     return Estimate(cost)
 
 
-def _validate(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _validate(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return Estimate(parts[0].bounds().scaled(TRAVERSAL).scaled(_FORMAT_PATTERN * PATTERN))
 
 
@@ -162,22 +166,22 @@ _EQUAL_AT_ONCE: Final = frozenset(
 )
 
 
-def _equal(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _equal(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     of = parts[0].type
     if of != parts[1].type:
         return None
     if of.name in _EQUAL_AT_ONCE:
         return Estimate(ONE)
     if of.name == "kubernetes.NamedFormat":
-        return Estimate(Span(1, _FORMAT_SIZE).scaled(TRAVERSAL))
+        return Estimate(CostSpan(1, _FORMAT_SIZE).scaled(TRAVERSAL))
     if of.name == "kubernetes.URL":
         size = parts[1].size
-        return Estimate(Span(1, 1 if size is None else size.most).scaled(TRAVERSAL))
+        return Estimate(CostSpan(1, 1 if size is None else size.most).scaled(TRAVERSAL))
     return None
 
 
 def _comparing_sets(factor: float) -> Estimator:
-    def cost(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+    def cost(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
         return Estimate(parts[0].bounds().times(parts[1].bounds()).scaled(factor).plus(ONE))
 
     return cost
@@ -186,7 +190,7 @@ def _comparing_sets(factor: float) -> Estimator:
 # -- new lists --------------------------------------------------------------------------------------------------------
 
 
-def _making(factor: float, size: Span) -> Estimate:
+def _making(factor: float, size: CostSpan) -> Estimate:
     return Estimate(size.scaled(factor).plus(ONE).plus(exactly(LIST_BASE)), size)
 
 
@@ -199,35 +203,35 @@ def _int_or(node: ast.Node, otherwise: int) -> int:
     return otherwise if value is None else max(value, 0)
 
 
-def _slice(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _slice(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     if receiver is None:
         return None
     start, end = _int_or(parts[0].node, 0), _int_or(parts[1].node, receiver.bounds().most)
     return _making(1, exactly((end - start) % 2**64))
 
 
-def _range(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _range(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return _making(1, exactly(_int_or(parts[0].node, MOST)))
 
 
-def _reverse(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _reverse(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return None if receiver is None else _making(1, receiver.bounds())
 
 
-def _flatten(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _flatten(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     depth = _int_or(parts[0].node, MOST) if parts else 1
     return None if receiver is None else _making(float(depth), receiver.bounds())
 
 
-def _pairs(listed: Part, texts: bool) -> Estimate:
+def _pairs(listed: EstimatedPart, texts: bool) -> Estimate:
     return _making(2.0 + TRAVERSAL if texts else 2.0, listed.bounds().times(listed.bounds()))
 
 
-def _distinct(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _distinct(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     return None if receiver is None else _pairs(receiver, texts=False)
 
 
-def _sort(overload: Overload, receiver: Part | None, parts: Sequence[Part]) -> Estimate | None:
+def _sort(overload: Overload, receiver: EstimatedPart | None, parts: Sequence[EstimatedPart]) -> Estimate | None:
     keys = parts[0] if parts else receiver
     texts = overload.args[-1].parameters[0].kind in ("string", "bytes")
     return None if keys is None else _pairs(keys, texts)

@@ -16,7 +16,7 @@ from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library.costs import traversal
 from kubechronicle.api.cel.operations.texts import to_text
 from kubechronicle.api.cel.overloads import Function, Overload
-from kubechronicle.api.cel.syntax.ast import Call, Entry, ListNode, Literal, MapNode, Node
+from kubechronicle.api.cel.syntax.ast import CallExpression, ListNode, Literal, MapEntry, MapNode, Node
 from kubechronicle.api.cel.types import DYN, STRING, list_of
 from kubechronicle.api.cel.values import Duration, Timestamp, type_name
 from kubechronicle.api.errors.field_errors import go_quote
@@ -236,7 +236,7 @@ FORMAT: Final = Function(
 )
 
 
-def check_call(call: Call) -> tuple[Node, str] | None:
+def check_call(call: CallExpression) -> tuple[Node, str] | None:
     """Return (node, message) of the problem in a ``format`` call with literal format and arguments, None if none."""
     target, arguments = call.target, call.args
     if not isinstance(target, Literal) or not isinstance(target.value, str) or len(arguments) != 1:
@@ -274,5 +274,5 @@ def _check_node(node: Node, clause: str) -> None:
 def _parts(node: Node) -> list[Node]:
     if isinstance(node, ListNode):
         return node.elements
-    entries: list[Entry] = node.entries if isinstance(node, MapNode) else []
+    entries: list[MapEntry] = node.entries if isinstance(node, MapNode) else []
     return [part for entry in entries for part in (entry.key, entry.value)]

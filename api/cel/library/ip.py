@@ -7,13 +7,13 @@ from typing import Final
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.library.address_parser import IP, Address, AddressError, parse
+from kubechronicle.api.cel.library.address_parser import IP, AddressError, IpAddress, parse
 from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.types import BOOL, INT, STRING
 from kubechronicle.api.errors.field_errors import go_quote
 
 
-def to_ip(text: str) -> Address:
+def to_ip(text: str) -> IpAddress:
     """Return the address of a text. EvaluationError if it has none, one with a zone, or IPv4 written as IPv6."""
     try:
         address = parse(text)
@@ -41,33 +41,33 @@ def is_canonical(text: str) -> bool:
     return str(to_ip(text)) == text
 
 
-def _family(address: Address) -> int:
+def _family(address: IpAddress) -> int:
     return address.family
 
 
-def is_unspecified(address: Address) -> bool:
+def is_unspecified(address: IpAddress) -> bool:
     """Return True for 0.0.0.0 and ``::``."""
     return address.number == 0
 
 
-def is_loopback(address: Address) -> bool:
+def is_loopback(address: IpAddress) -> bool:
     """Return True for 127.0.0.0/8 and ::1."""
     return address.number >> 24 == 127 if address.family == 4 else address.number == 1
 
 
-def is_link_local_multicast(address: Address) -> bool:
+def is_link_local_multicast(address: IpAddress) -> bool:
     """Return True for 224.0.0.0/24 and ff02::/16, with any flags."""
     if address.family == 4:
         return address.number >> 8 == 0xE00000
     return (address.number >> 112) & 0xFF0F == 0xFF02
 
 
-def is_link_local_unicast(address: Address) -> bool:
+def is_link_local_unicast(address: IpAddress) -> bool:
     """Return True for 169.254.0.0/16 and fe80::/10."""
     return address.number >> 16 == 0xA9FE if address.family == 4 else address.number >> 118 == 0x3FA
 
 
-def is_global_unicast(address: Address) -> bool:
+def is_global_unicast(address: IpAddress) -> bool:
     """Return True unless unspecified, loopback, broadcast, link-local or multicast."""
     multicast = address.number >> 28 == 0xE if address.family == 4 else address.number >> 120 == 0xFF
     broadcast = address.family == 4 and address.number == 0xFFFFFFFF

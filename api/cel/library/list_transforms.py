@@ -13,7 +13,7 @@ from kubechronicle.api.cel.library.list_aggregates import COMPARABLE
 from kubechronicle.api.cel.operations.equality import equal
 from kubechronicle.api.cel.operations.ordering import COMPARABLE_TYPES, compare
 from kubechronicle.api.cel.overloads import Function, Overload
-from kubechronicle.api.cel.syntax.ast import Call, Comprehension, Ident, ListNode, Literal, Node, Select
+from kubechronicle.api.cel.syntax.ast import CallExpression, Comprehension, Ident, ListNode, Literal, Node, Select
 from kubechronicle.api.cel.syntax.macros import STANDARD, UNUSED, Macro, MacroError
 from kubechronicle.api.cel.types import DYN, INT, Type, list_of, param
 from kubechronicle.api.cel.values import type_name
@@ -106,7 +106,7 @@ def _bound_pairs(elements: Sequence[Any]) -> None:
         raise CostExceeded
 
 
-_SORTABLE: Final = (ListNode, Select, Ident, Comprehension, Call)
+_SORTABLE: Final = (ListNode, Select, Ident, Comprehension, CallExpression)
 _MAP: Final = next(macro for macro in STANDARD if macro.name == "map" and macro.arguments == 2)
 
 
@@ -119,7 +119,7 @@ def _sort_by(at: int, target: Node | None, arguments: Sequence[Node]) -> Node | 
     keys = _MAP.expand(at, Ident(at, _SORT_BY_INPUT), arguments)
     if keys is None:
         return None
-    result = Call(at, _SORT_BY, [keys], Ident(at, _SORT_BY_INPUT))
+    result = CallExpression(at, _SORT_BY, [keys], Ident(at, _SORT_BY_INPUT))
     unused = Literal(at, False)
     return Comprehension(
         at, ListNode(at, []), UNUSED, _SORT_BY_INPUT, target, unused, Ident(at, _SORT_BY_INPUT), result

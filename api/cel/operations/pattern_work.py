@@ -51,11 +51,11 @@ MOST_REPEATS: Final = 1000
 """The count of a repetition, multiplied with those in it, as in Go and RE2."""
 
 
-class Refused(ValueError):
+class PatternRefused(ValueError):
     """A pattern that is not to be compiled. The text is that of Go's error."""
 
 
-class Work(NamedTuple):
+class PatternWork(NamedTuple):
     """Instructions: of classes and of characters beyond ASCII (``wide``), of optional repetitions (``optional``), which
     nest in each other, and all others (``plain``). ``repeats``: the largest count of a repetition."""
 
@@ -73,24 +73,24 @@ class Work(NamedTuple):
     def instructions(self) -> float:
         return self.plain + self.wide + self.optional
 
-    def plus(self, other: Work) -> Work:
-        return Work(
+    def plus(self, other: PatternWork) -> PatternWork:
+        return PatternWork(
             self.plain + other.plain,
             self.wide + other.wide,
             self.optional + other.optional,
             max(self.repeats, other.repeats),
         )
 
-    def times(self, times: float) -> Work:
-        return Work(self.plain * times, self.wide * times, self.optional * times, self.repeats)
+    def times(self, times: float) -> PatternWork:
+        return PatternWork(self.plain * times, self.wide * times, self.optional * times, self.repeats)
 
 
-_NOTHING: Final = Work()
+_NOTHING: Final = PatternWork()
 
 
-def work_of(pattern: str) -> Work:
+def work_of(pattern: str) -> PatternWork:
     """Return the work of compiling a pattern. Refused: it nests too deeply, or repeats too often."""
-    groups: list[tuple[Work, bool, int]] = []  # before each open group: the work, folding; the group's own work
+    groups: list[tuple[PatternWork, bool, int]] = []  # before each open group: the work, folding; the group's own work
     before, last, folds = _NOTHING, _NOTHING, False  # ``last``: of the last part, which a repetition may follow
     for found in _TOKEN.finditer(pattern):
         kind, text = found.lastgroup or "", found.group()
@@ -100,20 +100,20 @@ def work_of(pattern: str) -> Work:
         before, last = before.plus(last), _NOTHING
         if kind == "open":
             if len(groups) >= MOST_DEPTH:
-                raise Refused("expression nests too deeply: ``")
+                raise PatternRefused("expression nests too deeply: ``")
             groups.append((before, folds, 0 if text.endswith(":") else _CAPTURE))
             before, folds = _NOTHING, _folds(text, folds)
         elif kind == "close":
             if groups:
                 outer, folds, own = groups.pop()
-                before, last = outer, before.plus(Work(own))
+                before, last = outer, before.plus(PatternWork(own))
         elif kind == "flags":
             folds = _folds(text, folds)
         else:
             last = _single(kind, text, folds)
     total = before.plus(last)
     for outer, _, own in groups:
-        total = total.plus(outer).plus(Work(own))
+        total = total.plus(outer).plus(PatternWork(own))
     return total
 
 
@@ -122,37 +122,37 @@ def _folds(text: str, before: bool) -> bool:
     return "i" not in off and (before or ("i" in on and "<" not in on))
 
 
-def _repeated(found: re.Match[str], one: Work) -> Work:
+def _repeated(found: re.Match[str], one: PatternWork) -> PatternWork:
     if found["least"] is None:
-        return one.plus(Work(1))
+        return one.plus(PatternWork(1))
     least, most = int(found["least"]), int(found["most"] or 0)
     repeats = one.repeats * max(least, most, 1)
     if repeats > MOST_REPEATS:
-        raise Refused(f"invalid repeat count: `{found.group()}`")
+        raise PatternRefused(f"invalid repeat count: `{found.group()}`")
     one = one._replace(repeats=repeats)
     if not found["more"] or not found["most"]:
-        return one.plus(Work(1 if found["more"] else 0)).times(max(least, 1))
+        return one.plus(PatternWork(1 if found["more"] else 0)).times(max(least, 1))
     optional = max(most - least, 0)
-    return one.times(least).plus(Work(0, one.wide * optional, (one.plain + one.optional + 1) * optional))
+    return one.times(least).plus(PatternWork(0, one.wide * optional, (one.plain + one.optional + 1) * optional))
 
 
-def _single(kind: str, text: str, folds: bool) -> Work:
+def _single(kind: str, text: str, folds: bool) -> PatternWork:
     """Return the instructions of a token without parts."""
     if kind == "class":
-        return Work(1, _class(text, folds))
+        return PatternWork(1, _class(text, folds))
     if kind == "property":
-        return Work(0, _property(text))
+        return PatternWork(0, _property(text))
     if kind == "quoted":
-        return Work(len(text), sum(_char(each, folds) for each in text if each > "\x7f"))
+        return PatternWork(len(text), sum(_char(each, folds) for each in text if each > "\x7f"))
     if kind == "code":
-        return Work(1, 4 * (_FOLDED if folds else 1))
+        return PatternWork(1, 4 * (_FOLDED if folds else 1))
     if kind == "escape":
-        return Work(1, _ANY if text[1:] in ("D", "W", "S") else 4)
+        return PatternWork(1, _ANY if text[1:] in ("D", "W", "S") else 4)
     if kind == "or":
-        return Work(1, 0)
+        return PatternWork(1, 0)
     if text == ".":
-        return Work(0, _ANY)
-    return Work(1, _char(text, folds))
+        return PatternWork(0, _ANY)
+    return PatternWork(1, _char(text, folds))
 
 
 def _property(text: str) -> float:

@@ -20,7 +20,7 @@ from typing import Final
 
 import re2
 
-from kubechronicle.api.cel.operations.pattern_work import Refused, work_of
+from kubechronicle.api.cel.operations.pattern_work import PatternRefused, work_of
 from kubechronicle.api.values.allowance import ALLOWANCE, Allowance
 from kubechronicle.api.values.caches import CACHES
 
@@ -220,7 +220,7 @@ def _compile(pattern: str) -> Pattern:
     allowance.charge(len(pattern) * _ESTIMATE_SECONDS)
     try:
         work = work_of(pattern)
-    except Refused as problem:
+    except PatternRefused as problem:
         raise PatternError(f"error parsing regexp: {problem}") from None
     seconds = work.seconds
     if seconds > LONGEST_COMPILATION:

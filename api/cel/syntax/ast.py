@@ -60,7 +60,7 @@ class Select(Node):
         self.test_only = test_only
 
 
-class Call(Node):
+class CallExpression(Node):
     """``function(args)``, ``target.function(args)``, or an operator with a function name such as ``_+_``."""
 
     __slots__ = ("args", "function", "overloads", "target")
@@ -84,7 +84,7 @@ class ListNode(Node):
         self.optional = optional
 
 
-class Entry:
+class MapEntry:
     """One ``key: value`` of a map or ``field: value`` of an object; ``?key: value`` if optional."""
 
     __slots__ = ("key", "offset", "optional", "value")
@@ -101,7 +101,7 @@ class MapNode(Node):
 
     __slots__ = ("entries",)
 
-    def __init__(self, offset: int, entries: list[Entry]) -> None:
+    def __init__(self, offset: int, entries: list[MapEntry]) -> None:
         super().__init__(offset)
         self.entries = entries
 
@@ -111,7 +111,7 @@ class StructNode(Node):
 
     __slots__ = ("entries", "name")
 
-    def __init__(self, offset: int, name: str, entries: list[Entry]) -> None:
+    def __init__(self, offset: int, name: str, entries: list[MapEntry]) -> None:
         super().__init__(offset)
         self.name = name
         self.entries = entries
@@ -128,7 +128,7 @@ class Keep(Node):
         self.slot = 0
 
 
-class Kept(Node):
+class KeptExpression(Node):
     """The value of a `Keep` evaluated before. It costs the same as a second evaluation."""
 
     __slots__ = ("keep",)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kubechronicle.api.cel.syntax.ast import (
-    Call,
+    CallExpression,
     Comprehension,
     Ident,
     Keep,
-    Kept,
+    KeptExpression,
     ListNode,
     Literal,
     MapNode,
@@ -58,7 +58,7 @@ def variable(argument: Node, message: str = "argument must be a simple name") ->
     return argument.name
 
 
-class Loop(NamedTuple):
+class MacroLoop(NamedTuple):
     """The variables of a loop, and the macro's further arguments (``rest``)."""
 
     target: Node
@@ -67,12 +67,12 @@ class Loop(NamedTuple):
     rest: Sequence[Node]
 
 
-def _loop(target: Node | None, arguments: Sequence[Node], message: str = "argument must be a simple name") -> Loop:
+def _loop(target: Node | None, arguments: Sequence[Node], message: str = "argument must be a simple name") -> MacroLoop:
     assert target is not None
-    return Loop(target, variable(arguments[0], message), None, arguments[1:])
+    return MacroLoop(target, variable(arguments[0], message), None, arguments[1:])
 
 
-def _loop2(target: Node | None, arguments: Sequence[Node]) -> Loop:
+def _loop2(target: Node | None, arguments: Sequence[Node]) -> MacroLoop:
     assert target is not None
     for argument in arguments[:2]:
         if not isinstance(argument, Ident):
@@ -82,10 +82,10 @@ def _loop2(target: Node | None, arguments: Sequence[Node]) -> Loop:
     assert isinstance(second, Ident)
     if first.name == second.name:
         raise MacroError(second.offset, f"duplicate variable name: {first.name}")
-    return Loop(target, variable(first), variable(second), arguments[2:])
+    return MacroLoop(target, variable(first), variable(second), arguments[2:])
 
 
-def _fold(at: int, loop: Loop, init: Node, condition: Node, step: Node, result: Node) -> Node:
+def _fold(at: int, loop: MacroLoop, init: Node, condition: Node, step: Node, result: Node) -> Node:
     return Comprehension(at, loop.target, loop.var, ACCUMULATOR, init, condition, step, result, loop.var2)
 
 
@@ -93,52 +93,52 @@ def _accu(at: int) -> Node:
     return Ident(at, ACCUMULATOR)
 
 
-def _all(at: int, loop: Loop) -> Node:
-    condition = Call(at, "@not_strictly_false", [_accu(at)])
-    step = Call(at, "_&&_", [_accu(at), loop.rest[0]])
+def _all(at: int, loop: MacroLoop) -> Node:
+    condition = CallExpression(at, "@not_strictly_false", [_accu(at)])
+    step = CallExpression(at, "_&&_", [_accu(at), loop.rest[0]])
     return _fold(at, loop, Literal(at, True), condition, step, _accu(at))
 
 
-def _exists(at: int, loop: Loop) -> Node:
-    condition = Call(at, "@not_strictly_false", [Call(at, "!_", [_accu(at)])])
-    step = Call(at, "_||_", [_accu(at), loop.rest[0]])
+def _exists(at: int, loop: MacroLoop) -> Node:
+    condition = CallExpression(at, "@not_strictly_false", [CallExpression(at, "!_", [_accu(at)])])
+    step = CallExpression(at, "_||_", [_accu(at), loop.rest[0]])
     return _fold(at, loop, Literal(at, False), condition, step, _accu(at))
 
 
-def _exists_one(at: int, loop: Loop) -> Node:
-    plus_one = Call(at, "_+_", [_accu(at), Literal(at, 1)])
-    step = Call(at, "_?_:_", [loop.rest[0], plus_one, _accu(at)])
-    result = Call(at, "_==_", [_accu(at), Literal(at, 1)])
+def _exists_one(at: int, loop: MacroLoop) -> Node:
+    plus_one = CallExpression(at, "_+_", [_accu(at), Literal(at, 1)])
+    step = CallExpression(at, "_?_:_", [loop.rest[0], plus_one, _accu(at)])
+    result = CallExpression(at, "_==_", [_accu(at), Literal(at, 1)])
     return _fold(at, loop, Literal(at, 0), Literal(at, True), step, result)
 
 
-def _collect(at: int, loop: Loop, condition: Node | None, element: Node) -> Node:
-    step: Node = Call(at, "_+_", [_accu(at), ListNode(at, [element])])
+def _collect(at: int, loop: MacroLoop, condition: Node | None, element: Node) -> Node:
+    step: Node = CallExpression(at, "_+_", [_accu(at), ListNode(at, [element])])
     if condition is not None:
-        step = Call(at, "_?_:_", [condition, step, _accu(at)])
+        step = CallExpression(at, "_?_:_", [condition, step, _accu(at)])
     return _fold(at, loop, ListNode(at, []), Literal(at, True), step, _accu(at))
 
 
-def _map(at: int, loop: Loop) -> Node:
+def _map(at: int, loop: MacroLoop) -> Node:
     return _collect(at, loop, loop.rest[0] if len(loop.rest) == 2 else None, loop.rest[-1])
 
 
-def _filter(at: int, loop: Loop, variable: Node) -> Node:
+def _filter(at: int, loop: MacroLoop, variable: Node) -> Node:
     return _collect(at, loop, loop.rest[0], variable)
 
 
-def _insert(at: int, loop: Loop, *arguments: Node) -> Node:
-    step: Node = Call(at, "cel.@mapInsert", [_accu(at), *arguments])
+def _insert(at: int, loop: MacroLoop, *arguments: Node) -> Node:
+    step: Node = CallExpression(at, "cel.@mapInsert", [_accu(at), *arguments])
     if len(loop.rest) == 2:
-        step = Call(at, "_?_:_", [loop.rest[0], step, _accu(at)])
+        step = CallExpression(at, "_?_:_", [loop.rest[0], step, _accu(at)])
     return _fold(at, loop, MapNode(at, []), Literal(at, True), step, _accu(at))
 
 
-def _transform_map(at: int, loop: Loop) -> Node:
+def _transform_map(at: int, loop: MacroLoop) -> Node:
     return _insert(at, loop, Ident(at, loop.var), loop.rest[-1])
 
 
-def _transform_map_entry(at: int, loop: Loop) -> Node:
+def _transform_map_entry(at: int, loop: MacroLoop) -> Node:
     return _insert(at, loop, loop.rest[-1])
 
 
@@ -161,23 +161,25 @@ def _optional(name: str, wrap: bool) -> Macro:
         if not isinstance(declared, Ident):
             raise MacroError(declared.offset, f"{name}() variable name must be a simple identifier")
         kept = Keep(target)
-        value = Call(at, "value", [], Kept(kept))
+        value = CallExpression(at, "value", [], KeptExpression(kept))
         bound: Node = Comprehension(
             at, ListNode(at, []), UNUSED, declared.name, value, Literal(at, False), Ident(at, declared.name), body
         )
         if wrap:
-            bound = Call(at, "optional.of", [bound])
-        return Call(at, "_?_:_", [Call(at, "hasValue", [], kept), bound, Call(at, "optional.none", [])])
+            bound = CallExpression(at, "optional.of", [bound])
+        return CallExpression(
+            at, "_?_:_", [CallExpression(at, "hasValue", [], kept), bound, CallExpression(at, "optional.none", [])]
+        )
 
     return Macro(name, 2, True, expand)
 
 
-def _one(name: str, arguments: int, make: Callable[[int, Loop], Node], message: str = "") -> Macro:
+def _one(name: str, arguments: int, make: Callable[[int, MacroLoop], Node], message: str = "") -> Macro:
     shown = message or "argument must be a simple name"
     return Macro(name, arguments, True, lambda at, target, args: make(at, _loop(target, args, shown)))
 
 
-def _two(name: str, arguments: int, make: Callable[[int, Loop], Node]) -> Macro:
+def _two(name: str, arguments: int, make: Callable[[int, MacroLoop], Node]) -> Macro:
     return Macro(name, arguments, True, lambda at, target, args: make(at, _loop2(target, args)))
 
 

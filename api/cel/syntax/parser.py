@@ -10,7 +10,17 @@ from typing import Final
 
 from kubechronicle.api.cel.errors import CompileError, Issue
 from kubechronicle.api.cel.syntax import lexer, literals
-from kubechronicle.api.cel.syntax.ast import Call, Entry, Ident, ListNode, Literal, MapNode, Node, Select, StructNode
+from kubechronicle.api.cel.syntax.ast import (
+    CallExpression,
+    Ident,
+    ListNode,
+    Literal,
+    MapEntry,
+    MapNode,
+    Node,
+    Select,
+    StructNode,
+)
 from kubechronicle.api.cel.syntax.lexer import ESCAPED, IDENTIFIER, Source, Token
 from kubechronicle.api.cel.syntax.macros import Macro, MacroError
 from kubechronicle.api.cel.syntax.token_stream import (
@@ -139,7 +149,7 @@ class _Parser(TokenStream):
         while self.token.kind == kind:
             self.advance()
             terms.append(self._binary(level))
-        return self.measured(Call(offset, _FUNCTIONS[kind], terms), terms, 0)
+        return self.measured(CallExpression(offset, _FUNCTIONS[kind], terms), terms, 0)
 
     def _operand(self) -> Node:
         """Read a value with signs before it, and selections, calls and indexes behind it (unary, member, primary)."""
@@ -170,7 +180,7 @@ class _Parser(TokenStream):
         self.advance()
         if optional:
             field = Literal(name.offset, self._name(name))
-            return self.measured(Call(dot.offset, "_?._", [operand, field]), [operand], 1)
+            return self.measured(CallExpression(dot.offset, "_?._", [operand, field]), [operand], 1)
         if self.token.kind == "(" and name.kind == IDENTIFIER:
             opening = self.advance()
             return self._call(opening.offset, name.text, self._arguments(), operand, own=1)
@@ -248,7 +258,7 @@ class _Parser(TokenStream):
 
     def _object(self, name: str) -> Node:
         opening = self.advance()
-        entries: list[Entry] = []
+        entries: list[MapEntry] = []
         self.closers.append("}")
         self.sync(frozenset({"}", ",", "?", IDENTIFIER, ESCAPED}))
         while self.token.kind in ("?", IDENTIFIER, ESCAPED):
@@ -262,7 +272,7 @@ class _Parser(TokenStream):
             self.advance()
             colon = self.token
             self.match(":")
-            entries.append(Entry(colon.offset, self._name(field), self._binary(-1), optional))
+            entries.append(MapEntry(colon.offset, self._name(field), self._binary(-1), optional))
             if not self._comma("}"):
                 break
         self.closers.pop()
@@ -288,7 +298,7 @@ class _Parser(TokenStream):
 
     def _map(self) -> Node:
         opening = self.advance()
-        entries: list[Entry] = []
+        entries: list[MapEntry] = []
         self.closers.append("}")
         self.sync(OPERAND | {"}", ",", "?"})
         while self.token.kind not in ("}", ","):
@@ -298,7 +308,7 @@ class _Parser(TokenStream):
             key = self._binary(-1)
             colon = self.token
             self.match(":")
-            entries.append(Entry(colon.offset, key, self._binary(-1), optional))
+            entries.append(MapEntry(colon.offset, key, self._binary(-1), optional))
             if not self._comma("}"):
                 break
         self.closers.pop()
@@ -343,7 +353,7 @@ class _Parser(TokenStream):
                 expanded = macro.expand(offset, target, arguments)
             except MacroError as error:
                 return self.error(error.offset, error.message)
-        node = expanded or Call(offset, function, arguments, target)
+        node = expanded or CallExpression(offset, function, arguments, target)
         return self.measured(node, arguments if target is None else [target, *arguments], own)
 
     def _name(self, token: Token) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from kubechronicle.api.codecs.wire.table import Message, message_named
+from kubechronicle.api.codecs.wire.table import WireMessage, message_named
 
-__all__ = ["SCHEMA", "Compiler", "function_name", "indented", "schema_unions"]
+__all__ = ["SCHEMA", "WireCompiler", "function_name", "indented", "schema_unions"]
 
 Coder = Callable[..., Any]
 
@@ -35,7 +35,7 @@ def function_name(kind: str) -> str:
     return "M_" + kind.replace("/", "_").replace(".", "_")
 
 
-class Compiler:
+class WireCompiler:
     """One direction of the codec.
 
     ``namespace``: the globals of the compiled functions; functions of types that are no messages are in it already.
@@ -48,7 +48,7 @@ class Compiler:
         self,
         namespace: dict[str, Any],
         unions: dict[str, Coder],
-        source: Callable[[Message, str], str],
+        source: Callable[[WireMessage, str], str],
         label: str,
     ) -> None:
         self._namespace = namespace

@@ -22,8 +22,8 @@ from typing import Any
 from kubechronicle.api.codecs.budget import Message as Counted
 from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.codecs.wire import values
-from kubechronicle.api.codecs.wire.compiler import SCHEMA, Compiler, function_name, indented, schema_unions
-from kubechronicle.api.codecs.wire.table import SCALARS, Field, Message, message_named
+from kubechronicle.api.codecs.wire.compiler import SCHEMA, WireCompiler, function_name, indented, schema_unions
+from kubechronicle.api.codecs.wire.table import SCALARS, WireField, WireMessage, message_named
 
 __all__ = ["decoder_of"]
 
@@ -126,7 +126,7 @@ def _read_bytes(data: bytes, text: str, at: int, end: int, depth: int) -> str:
     return values.base64_text(data[at:end])
 
 
-def _unexpected(data: bytes, at: int, end: int, fields: dict[int, Field]) -> tuple[int, bytes]:
+def _unexpected(data: bytes, at: int, end: int, fields: dict[int, WireField]) -> tuple[int, bytes]:
     """Read a field that the pass did not take. Return (index after the field, the field in its usual form or b"").
 
     Three cases remain for it: an unknown field (skipped), a packed list of numbers, and an unusual encoding of a tag or
@@ -147,7 +147,7 @@ def _unexpected(data: bytes, at: int, end: int, fields: dict[int, Field]) -> tup
     raise values.truncated()
 
 
-def _unpacked(tag: bytes, data: bytes, at: int, end: int, field: Field) -> bytes:
+def _unpacked(tag: bytes, data: bytes, at: int, end: int, field: WireField) -> bytes:
     out = bytearray()
     while at < end:
         start = at
@@ -201,7 +201,7 @@ def _reference(kind: str) -> str:
     return _compiler.reference(kind)
 
 
-def _source(message: Message, name: str, *, counted: bool) -> str:
+def _source(message: WireMessage, name: str, *, counted: bool) -> str:
     names = _counted_namespace if counted else _namespace
     names["fields_" + name] = {field.number: field for field in message.fields}
     names["known_" + name] = frozenset(field.tag for field in message.fields)
@@ -237,7 +237,7 @@ def _source(message: Message, name: str, *, counted: bool) -> str:
     return "\n".join(lines)
 
 
-def _scalar_zero(field: Field) -> str:
+def _scalar_zero(field: WireField) -> str:
     """Return the source of an unset field's JSON value, "" for none and for a struct."""
     if field.omitempty or not field.name:
         return ""
@@ -248,7 +248,7 @@ def _scalar_zero(field: Field) -> str:
     return _ZEROS.get(field.type, "")
 
 
-def _struct_zero(field: Field) -> list[str]:
+def _struct_zero(field: WireField) -> list[str]:
     """Return the source that adds a missing struct; Go prints it in spite of omitempty."""
     if field.repeated or field.map or field.pointer or field.omitzero or field.type in _ZEROS:
         return []
@@ -267,7 +267,7 @@ def _has_zeros(name: str) -> bool:
     return any(_scalar_zero(field) or _struct_zero(field) for field in message_named(name).fields)
 
 
-def _step(field: Field, advance: list[str], *, counted: bool) -> list[str]:
+def _step(field: WireField, advance: list[str], *, counted: bool) -> list[str]:
     """Return the source for one field: read it if the tag `k` is its own, then read the next tag."""
     tag = field.tag
     if field.repeated or field.map:
@@ -284,11 +284,11 @@ def _step(field: Field, advance: list[str], *, counted: bool) -> list[str]:
     return [f"if k == {tag}:", *indented([*body, "if i >= e: break", *advance], 1)]
 
 
-def _is_message(field: Field) -> bool:
+def _is_message(field: WireField) -> bool:
     return field.type not in _ZEROS and field.type not in _VALUES and field.type not in _UNIONS
 
 
-def _keep(field: Field) -> list[str]:
+def _keep(field: WireField) -> list[str]:
     """Return the source that stores the value `v` in the object, unless Go omits it."""
     put = f"o[{field.name!r}] = v"
     if field.pointer or (not field.omitempty and not field.omitzero):
@@ -308,7 +308,7 @@ _SIZE = [
 ]
 
 
-def _take(field: Field) -> list[str]:
+def _take(field: WireField) -> list[str]:
     """Return the source that reads one value into `v` and moves `i` behind it."""
     match field.type:
         case "string":
@@ -327,7 +327,7 @@ def _take(field: Field) -> list[str]:
             return [*_SIZE, f"v = {_reference(field.type)}(d, t, i, j, z + 1)", "i = j"]
 
 
-def _merge(field: Field) -> list[str]:
+def _merge(field: WireField) -> list[str]:
     """Return the source that reads a message into the object. A repeated message is merged into the first."""
     call = f"{_reference(field.type)}(d, t, i, j, z + 1"
     if not field.name:
@@ -335,7 +335,7 @@ def _merge(field: Field) -> list[str]:
     return [*_SIZE, f"o[{field.name!r}] = {call}, o.get({field.name!r}))", "i = j"]
 
 
-def _take_entry(field: Field) -> list[str]:
+def _take_entry(field: WireField) -> list[str]:
     if field.type in ("string", "quantity"):
         return [*_SIZE, f"k, v = {field.type}_entry(d, t, i, j)", "x[k] = v", "i = j"]
     zero = {"bytes": "None"}.get(field.type) or (_VALUES[field.type][1] or "list" if field.type in _VALUES else "dict")
@@ -343,5 +343,5 @@ def _take_entry(field: Field) -> list[str]:
     return [*_SIZE, f"k, v = entry(d, t, i, j, z + 1, {read}, {zero})", "x[k] = v", "i = j"]
 
 
-_compiler = Compiler(_namespace, _UNIONS, partial(_source, counted=False), label="decoder")
-_counting = Compiler(_counted_namespace, _unions(True), partial(_source, counted=True), label="counted decoder")
+_compiler = WireCompiler(_namespace, _UNIONS, partial(_source, counted=False), label="decoder")
+_counting = WireCompiler(_counted_namespace, _unions(True), partial(_source, counted=True), label="counted decoder")

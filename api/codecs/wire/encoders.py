@@ -24,8 +24,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kubechronicle.api.codecs.wire import values
-from kubechronicle.api.codecs.wire.compiler import SCHEMA, Compiler, function_name, indented, schema_unions
-from kubechronicle.api.codecs.wire.table import SCALARS, Field, Message
+from kubechronicle.api.codecs.wire.compiler import SCHEMA, WireCompiler, function_name, indented, schema_unions
+from kubechronicle.api.codecs.wire.table import SCALARS, WireField, WireMessage
 
 __all__ = ["encoder_of"]
 
@@ -84,7 +84,7 @@ def encoder_of(message: str) -> Encoder:
     return _compiler.function(message)
 
 
-def _source(message: Message, name: str) -> str:
+def _source(message: WireMessage, name: str) -> str:
     lines = [f"def {name}(o):", " g = o.get", " a = []", " p = a.append"]
     for field in message.fields:
         lines += [f" {line}" for line in _step(field)]
@@ -92,7 +92,7 @@ def _source(message: Message, name: str) -> str:
     return "\n".join(lines)
 
 
-def _step(field: Field) -> list[str]:
+def _step(field: WireField) -> list[str]:
     """Return the source for one field."""
     tag = _tag(field)
     if not field.name:
@@ -112,13 +112,13 @@ def _step(field: Field) -> list[str]:
     return [get, "if v is None: v = {}", *_put(field, tag)]
 
 
-def _always(field: Field) -> bool:
+def _always(field: WireField) -> bool:
     if field.type in _VALUES:
         return _VALUES[field.type][1]
     return field.type != "bytes"
 
 
-def _put(field: Field, tag: str) -> list[str]:
+def _put(field: WireField, tag: str) -> list[str]:
     """Return the source that writes the value `v`, which is set."""
     match field.type:
         case "string":
@@ -141,7 +141,7 @@ def _put_sized(tag: str, name: str) -> list[str]:
     return [f"n = len({name})", f'p(f"{_literal(tag)}{{S[n] if n < 2048 else V(n)}}{{{name}}}")']
 
 
-def _map_entry(field: Field, tag: str) -> list[str]:
+def _map_entry(field: WireField, tag: str) -> list[str]:
     """Return the source that writes the entry of key `k` and value `v_`: the message {1: key, 2: value}."""
     match field.type:
         case "string":
@@ -158,7 +158,7 @@ def _map_entry(field: Field, tag: str) -> list[str]:
     ]
 
 
-def _tag(field: Field) -> str:
+def _tag(field: WireField) -> str:
     return values.varint(field.tag)
 
 
@@ -167,6 +167,6 @@ def _literal(text: str) -> str:
     return "".join(f"\\x{ord(character):02x}" for character in text)
 
 
-_compiler = Compiler(
+_compiler = WireCompiler(
     _namespace, schema_unions(_schema_or_bool, _schema_or_array, _schema_or_strings), _source, label="encoder"
 )

@@ -18,7 +18,7 @@ from typing import Final
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.kinds.reading import LIST, MAP, OPTION_KINDS, POINTER, UNVERSIONED_KINDS, Declared, GoType
 
-__all__ = ["SCALARS", "Field", "Message", "message_for", "message_named", "messages"]
+__all__ = ["SCALARS", "WireField", "WireMessage", "message_for", "message_named", "messages"]
 
 # Wire types of scalars; every other type is length-delimited (2).
 SCALARS = {"int32": 0, "int64": 0, "bool": 0, "double": 1}
@@ -39,7 +39,7 @@ _VALUES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class WireField:
     """One field: its JSON `name` ("" if inlined), its number, and its type in the Go struct."""
 
     name: str
@@ -61,11 +61,11 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WireMessage:
     """One message: `name` is "core/v1.Pod"."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[WireField, ...]
 
 
 def messages() -> list[str]:
@@ -74,13 +74,13 @@ def messages() -> list[str]:
 
 
 @cache  # bounded by the table
-def message_named(name: str) -> Message:
+def message_named(name: str) -> WireMessage:
     """Return the message of a name such as "core/v1.Pod". KeyError if there is none."""
     declared = reading.release().declared(name.replace("/", "."))
     if not declared.is_struct:
         raise KeyError(name)
     fields = (_field(field) for field in declared.fields if field.number)
-    return Message(name, tuple(sorted(fields, key=lambda field: field.number)))
+    return WireMessage(name, tuple(sorted(fields, key=lambda field: field.number)))
 
 
 def message_for(api_version: str, kind: str) -> str | None:
@@ -110,9 +110,9 @@ def _is_message(declared: Declared) -> bool:
     return not declared.fields or any(field.number for field in declared.fields)
 
 
-def _field(field: reading.Field) -> Field:
+def _field(field: reading.KindField) -> WireField:
     kind, shapes = _wire_type(field.type)
-    return Field(
+    return WireField(
         name=field.name,
         number=field.number,
         type=kind,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.cel import schemas
-from kubechronicle.api.custom.rules.rule import TYPE_NAME, Rule, Scope
+from kubechronicle.api.custom.rules.rule import TYPE_NAME, CustomRule, RuleScope
 from kubechronicle.api.custom.rules.rules import RULES
 from kubechronicle.api.custom.rules.sizes import bounds, sizes_of, times_in_a_request
 from kubechronicle.api.errors.field_errors import Cause, Path, forbidden, internal, invalid_value
@@ -89,7 +89,7 @@ def rule_problems(
     if of is None or sized is None:
         why = "internal error: failed to construct type information for x-kubernetes-validations rules: "
         return [internal(at, why + "unable to convert structural schema to CEL declarations")]
-    scope = Scope(of, bounds(sized))
+    scope = RuleScope(of, bounds(sized))
     times = times_in_a_request(sized) if times is None else times
     causes: list[Cause] = []
     for index, written in enumerate(rules):
@@ -103,7 +103,7 @@ def rule_problems(
     return causes
 
 
-def _costs(rule: Rule, place: Path, times: int, total: TotalCost, *, limited: bool) -> list[Cause]:
+def _costs(rule: CustomRule, place: Path, times: int, total: TotalCost, *, limited: bool) -> list[Cause]:
     causes = []
     found = [("rule", "estimated rule cost", min(rule.cost * times, _LARGEST))]
     if rule.message_program is not None:
@@ -115,7 +115,7 @@ def _costs(rule: Rule, place: Path, times: int, total: TotalCost, *, limited: bo
     return causes
 
 
-def _old_self(rule: Rule, written: Mapping[str, Any], place: Path, uncorrelated: str) -> list[Cause]:
+def _old_self(rule: CustomRule, written: Mapping[str, Any], place: Path, uncorrelated: str) -> list[Cause]:
     if rule.uses_old:
         if not uncorrelated:
             return []

@@ -23,7 +23,7 @@ Refusal = str | Report
 """The reason against an expression, empty if there is none. ``str()`` builds the text."""
 
 
-class Rule(NamedTuple):
+class CustomRule(NamedTuple):
     """A compiled rule.
 
     ``program`` is None if the rule is refused, or only spaces. ``cost``, ``message_cost``: of one evaluation at worst.
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
     message_cost: int = 0
 
 
-class Scope:
+class RuleScope:
     """The environments of the rules of one value: ``oldSelf`` has the type of ``self``, or is an optional of it."""
 
     def __init__(self, of: Type, sizes: Sizes | None) -> None:
@@ -53,10 +53,10 @@ class Scope:
         self._sizes = sizes
         self._environments: dict[bool, Environment] = {}
 
-    def compile(self, rule: Mapping[str, Any], path: str = "") -> Rule:
+    def compile(self, rule: Mapping[str, Any], path: str = "") -> CustomRule:
         """Return the compiled rule. ``path``: see Rule."""
         text, optional = rule.get("rule") or "", bool(rule.get("optionalOldSelf"))
-        plain = Rule(
+        plain = CustomRule(
             text=text,
             message=(rule.get("message") or "").strip(),
             reason=rule.get("reason") or "",
@@ -76,7 +76,7 @@ class Scope:
         compiled = plain._replace(program=program, cost=cost, uses_old=uses_old)
         return self._with_message(compiled, environment, rule.get("messageExpression") or "")
 
-    def _with_message(self, rule: Rule, environment: Environment, text: str) -> Rule:
+    def _with_message(self, rule: CustomRule, environment: Environment, text: str) -> CustomRule:
         if not text:
             return rule
         try:

@@ -18,9 +18,9 @@ from kubechronicle.api.cel.types import Type
 from kubechronicle.api.cel.values import NONE, OptionalValue
 from kubechronicle.api.custom.rules.durations import RuleMeasures
 from kubechronicle.api.custom.rules.field_paths import FieldPathError, field_path
-from kubechronicle.api.custom.rules.rule import OLD_SELF, SELF, TYPE_NAME, Rule, Scope
+from kubechronicle.api.custom.rules.rule import OLD_SELF, SELF, TYPE_NAME, CustomRule, RuleScope
 from kubechronicle.api.custom.schema.ratcheting import Correlated, identity
-from kubechronicle.api.custom.schema.structure import Node
+from kubechronicle.api.custom.schema.structure import SchemaNode
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, go_quote, invalid_value, required
 from kubechronicle.api.values.allowance import ALLOWANCE
 
@@ -122,7 +122,7 @@ class _Place:
 NEW: Final = _Place(None)
 
 
-class Rules:
+class CustomRules:
     """The rules of a schema. Immutable; concurrent use is safe."""
 
     __slots__ = ("_root", "_structure", "of_contents", "sees_metadata")
@@ -137,7 +137,7 @@ class Rules:
         self._root = _node(schema, measures, resource=resource)
         self.sees_metadata = self._root is not None and (bool(self._root.rules) or "metadata" in self._root.fields)
         self.of_contents = self._root is not None and not self.sees_metadata and not _uses_old(self._root)
-        self._structure = Node(schema if self._root is not None else {})
+        self._structure = SchemaNode(schema if self._root is not None else {})
 
     def __bool__(self) -> bool:
         """Tell whether there are any rules."""
@@ -177,7 +177,7 @@ class _Node:
         "values",
     )
 
-    def __init__(self, schema: Schema, of: Type | None, rules: list[Rule], measures: RuleMeasures | None) -> None:
+    def __init__(self, schema: Schema, of: Type | None, rules: list[CustomRule], measures: RuleMeasures | None) -> None:
         self.schema = schema
         self._measures = measures
         self.of = of
@@ -255,7 +255,7 @@ class _Node:
         assert self.of is not None
         return schemas.value_of(data, self.of)
 
-    def _holds(self, run: _Run, rule: Rule, path: str, variables: Mapping[str, Any]) -> bool:
+    def _holds(self, run: _Run, rule: CustomRule, path: str, variables: Mapping[str, Any]) -> bool:
         """Return False if the rule is false. True if it fails otherwise: then the cause is recorded."""
         assert rule.program is not None
         value, cost = rule.program.outcome(variables, PER_RULE)
@@ -277,7 +277,9 @@ class _Node:
         run.causes.append(_invalid(path, self._kind, why))
         return True
 
-    def _report(self, run: _Run, rule: Rule, path: str, new: Any, variables: Mapping[str, Any], place: _Place) -> None:
+    def _report(
+        self, run: _Run, rule: CustomRule, path: str, new: Any, variables: Mapping[str, Any], place: _Place
+    ) -> None:
         """Record that a rule is false. Raises _OutOfBudget if its messageExpression exceeds the budget."""
         at = (f"{path}.{rule.path}" if path else rule.path) if rule.path else path
         tolerated = not rule.uses_old and place.unchanged
@@ -289,7 +291,7 @@ class _Node:
             detail = rule.message or f"failed rule: {rule.text.strip()}"
         _record(run, _cause(rule.reason, at, new, detail), tolerated)
 
-    def _message(self, run: _Run, rule: Rule, variables: Mapping[str, Any]) -> tuple[str, bool]:
+    def _message(self, run: _Run, rule: CustomRule, variables: Mapping[str, Any]) -> tuple[str, bool]:
         """Return (the evaluated message, False), empty if it fails; (the problem, True) if it costs too much."""
         if rule.message_program is None:
             return "", False
@@ -318,9 +320,11 @@ def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _
     rules = []
     if written:
         began = 0.0 if measures is None else measures.clock()
-        scope = None if of is None else Scope(of, None)
+        scope = None if of is None else RuleScope(of, None)
         for rule in written:
-            rules.append(Rule(rule.get("rule") or "") if scope is None else scope.compile(rule, _path(rule, schema)))
+            rules.append(
+                CustomRule(rule.get("rule") or "") if scope is None else scope.compile(rule, _path(rule, schema))
+            )
         if measures is not None:
             measures.compiled(measures.clock() - began)
     node = _Node(schema, of, rules, measures)

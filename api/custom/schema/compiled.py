@@ -18,7 +18,7 @@ from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
 from kubechronicle.api.custom.schema.known_contents import Contents, KnownContents, digest_of, settles
 from kubechronicle.api.custom.schema.list_types import validate_lists
 from kubechronicle.api.custom.schema.ratcheting import Correlated
-from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Node, Schema
+from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Schema, SchemaNode
 from kubechronicle.api.custom.schema.tables import Table, apply, apply_ratcheted
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.meta.encoding import copy_object
@@ -47,7 +47,7 @@ class CompiledSchema:
     )
 
     def __init__(self, openapi: Schema, *, preserve_unknown: bool) -> None:
-        self.root = Node(openapi)
+        self.root = SchemaNode(openapi)
         self._preserves = preserve_unknown
         self._table = keywords.table(openapi)
         status = (openapi.get("properties") or NO_FIELDS).get("status")
@@ -229,7 +229,7 @@ def compile_schema(openapi: Mapping[str, Any], *, preserve_unknown: bool = False
     return CompiledSchema(openapi, preserve_unknown=preserve_unknown)
 
 
-def _prune_defaults(root: Node) -> None:
+def _prune_defaults(root: SchemaNode) -> None:
     """Remove unknown fields from the defaults of a schema (``defaulting/prune.go``)."""
     stack = [root]
     while stack:

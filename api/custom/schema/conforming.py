@@ -27,7 +27,7 @@ from kubechronicle.api.custom.schema.failures import Failures
 from kubechronicle.api.custom.schema.keywords import own_check
 from kubechronicle.api.custom.schema.list_types import differ
 from kubechronicle.api.custom.schema.pruning import META_FIELDS
-from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Node
+from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, SchemaNode
 from kubechronicle.api.custom.schema.tables import Check, Table
 
 MAX_DEPTH: Final = 150
@@ -50,7 +50,7 @@ class _Proofs(dict[type, _Entry]):
 
     __slots__ = ("_depth", "_node", "_table")
 
-    def __init__(self, node: Node, table: Table, depth: int) -> None:
+    def __init__(self, node: SchemaNode, table: Table, depth: int) -> None:
         super().__init__()
         self._node, self._table, self._depth = node, table, depth
 
@@ -92,7 +92,7 @@ _METADATA: Final = _Without(None)  # checked by its Go type
 _KEPT: Final = _Without(lambda value, failures: _is_kept(value))
 
 
-def proof_of(root: Node, table: Table) -> Proof:
+def proof_of(root: SchemaNode, table: Table) -> Proof:
     """Return the proof of whole objects. ``table``: the checks of the same schema."""
     proofs = _Proofs(root, table, 0)
 
@@ -121,7 +121,7 @@ _UNPROVED: Final[_Shape] = {}, False
 """The shape of objects that are not proved."""
 
 
-def _object_proof(node: Node, table: Table, depth: int) -> Proof:
+def _object_proof(node: SchemaNode, table: Table, depth: int) -> Proof:
     additional = node.additional
     others = None
     if additional is not None:
@@ -160,7 +160,7 @@ class _Members:
 
     __slots__ = ("_depth", "_needed", "_node", "_others", "_proofs", "_table")
 
-    def __init__(self, node: Node, table: Table, others: _Proofs | None, depth: int) -> None:
+    def __init__(self, node: SchemaNode, table: Table, others: _Proofs | None, depth: int) -> None:
         self._node, self._table, self._others, self._depth = node, table, others, depth
         self._needed = frozenset((*(table.schema.get("required") or ()), *(name for name, _ in node.fillers)))
         self._proofs: dict[str, _Proofs] = {}
@@ -205,7 +205,7 @@ def _map_proof(values: _Proofs) -> Proof:
     return prove
 
 
-def _list_proof(node: Node, table: Table, depth: int) -> Proof:
+def _list_proof(node: SchemaNode, table: Table, depth: int) -> Proof:
     keys = node.map_keys if node.list_type == "map" else ()
     items = None if node.items is None else _Proofs(node.items, table.below(table.schema["items"]), depth)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
+from kubechronicle.api.custom.schema.structure import CONTAINERS, SchemaNode
 from kubechronicle.api.meta.encoding import copy_object, size_of
 from kubechronicle.api.values.allowance import ALLOWANCE
 
@@ -34,7 +34,7 @@ class Filler:
     def __init__(self) -> None:
         self.left = MAX_FILLED
 
-    def fill(self, value: Any, node: Node) -> None:
+    def fill(self, value: Any, node: SchemaNode) -> None:
         """Set the defaults below a value, in place."""
         if value.__class__ is dict:
             for name, filler in node.fillers:
@@ -58,7 +58,7 @@ class Filler:
                     if item.__class__ in CONTAINERS:
                         self.fill(item, below)
 
-    def _fill_others(self, value: dict[str, Any], properties: Mapping[str, Node], below: Node) -> None:
+    def _fill_others(self, value: dict[str, Any], properties: Mapping[str, SchemaNode], below: SchemaNode) -> None:
         """Set the defaults of and below the fields without a property."""
         for name, item in value.items():
             if name in properties:
@@ -79,7 +79,7 @@ class Filler:
         return copy_object(default) if default.__class__ in CONTAINERS else default
 
 
-def most_added(node: Node) -> int:
+def most_added(node: SchemaNode) -> int:
     """Return the bytes of the defaults that one object or list item may get at most, at any level of a schema."""
     own = sum(len(name) + _bytes(filler.default) for name, filler in node.fillers)
     below = [*node.properties.values(), *(each for each in (node.additional, node.items) if each is not None)]

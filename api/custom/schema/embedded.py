@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubechronicle.api.custom.schema.bounds import BoundedCauses, BoundedPaths
-from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index, key, path_text
+from kubechronicle.api.custom.schema.structure import CONTAINERS, SchemaNode, Where, child, index, key, path_text
 from kubechronicle.api.custom.schema.texts import bad_value
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.meta import metadata as object_meta
@@ -36,7 +36,7 @@ def coerce_root(obj: dict[str, Any], *, drop_malformed: bool) -> list[str]:
         raise MalformedError(str(problem)) from None
 
 
-def coerce_embedded(obj: dict[str, Any], root: Node, *, drop_malformed: bool) -> list[str]:
+def coerce_embedded(obj: dict[str, Any], root: SchemaNode, *, drop_malformed: bool) -> list[str]:
     """Bring embedded resources into form, in place. Return the sorted paths of unknown fields of their metadata."""
     unknown = BoundedPaths()
     if root.deep_embedded:
@@ -45,7 +45,7 @@ def coerce_embedded(obj: dict[str, Any], root: Node, *, drop_malformed: bool) ->
     return sorted(unknown.found)
 
 
-def coerce_default(value: Any, node: Node) -> None:
+def coerce_default(value: Any, node: SchemaNode) -> None:
     """Drop malformed and unknown metadata of embedded resources within a default, in place."""
     if node.deep_embedded and value.__class__ in CONTAINERS:
         unknown = BoundedPaths()
@@ -53,7 +53,7 @@ def coerce_default(value: Any, node: Node) -> None:
             _coerce(resource, where, unknown, drop_malformed=True)
 
 
-def validate_embedded(obj: dict[str, Any], root: Node) -> list[Cause]:
+def validate_embedded(obj: dict[str, Any], root: SchemaNode) -> list[Cause]:
     """Return the problems of the types and metadata of embedded resources."""
     causes = BoundedCauses()
     if root.deep_embedded:
@@ -64,9 +64,9 @@ def validate_embedded(obj: dict[str, Any], root: Node) -> list[Cause]:
     return causes.found
 
 
-def _resources(value: Any, node: Node, where: Where) -> Iterator[tuple[dict[str, Any], Where]]:
+def _resources(value: Any, node: SchemaNode, where: Where) -> Iterator[tuple[dict[str, Any], Where]]:
     """Return the embedded resources within a value, outer ones first. Their metadata may change meanwhile."""
-    stack: list[tuple[Any, Node, Where]] = [(value, node, where)]
+    stack: list[tuple[Any, SchemaNode, Where]] = [(value, node, where)]
     while stack:
         value, node, where = stack.pop()
         if value.__class__ is dict:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.custom.schema.structure import CONTAINERS, Node
+from kubechronicle.api.custom.schema.structure import CONTAINERS, SchemaNode
 from kubechronicle.api.meta import stored_contents
 from kubechronicle.api.values.caches import CACHES
 
@@ -100,7 +100,7 @@ class _LastDigest:
 _digests: Final = CACHES.add("last digest", _LastDigest())
 
 
-def settles(root: Node) -> bool:
+def settles(root: SchemaNode) -> bool:
     """Return whether a second pass of a schema changes nothing that the first one left.
 
     False for rare schemas of which that is not certain: with embedded resources, nulls within defaults, or defaults in

@@ -11,17 +11,17 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.custom.schema.bounds import BoundedCauses
-from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index, key, path_text
+from kubechronicle.api.custom.schema.structure import CONTAINERS, SchemaNode, Where, child, index, key, path_text
 from kubechronicle.api.custom.schema.texts import bad_value, go_value
 from kubechronicle.api.errors.field_errors import Cause, duplicate, invalid_value
 
 _ABSENT: Final = object()
 
 
-def validate_lists(obj: dict[str, Any], root: Node) -> list[Cause]:
+def validate_lists(obj: dict[str, Any], root: SchemaNode) -> list[Cause]:
     """Return the repeated items of all sets and maps within an object."""
     causes = BoundedCauses()
-    stack: list[tuple[Any, Node, Where]] = [(obj, root, None)] if root.deep_lists else []
+    stack: list[tuple[Any, SchemaNode, Where]] = [(obj, root, None)] if root.deep_lists else []
     while stack and not causes.full:
         value, node, where = stack.pop()
         if value.__class__ is dict:

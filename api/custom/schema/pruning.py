@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kubechronicle.api.custom.schema.bounds import BoundedPaths
-from kubechronicle.api.custom.schema.structure import CONTAINERS, Node, Where, child, index
+from kubechronicle.api.custom.schema.structure import CONTAINERS, SchemaNode, Where, child, index
 
 _VISITED: Final = frozenset((dict, list, type(None)))
 """The classes of values of which something may be removed."""
@@ -19,14 +19,14 @@ _VISITED: Final = frozenset((dict, list, type(None)))
 META_FIELDS: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 
-def prune(obj: dict[str, Any], root: Node) -> list[str]:
+def prune(obj: dict[str, Any], root: SchemaNode) -> list[str]:
     """Remove unknown fields and forbidden nulls of an object, in place. Return the fields' sorted paths."""
     pruning = _Pruning(nulls=True)
     pruning.fields(obj, root, None, resource=True)
     return sorted(pruning.unknown.found)
 
 
-def prune_value(value: Any, node: Node) -> list[str]:
+def prune_value(value: Any, node: SchemaNode) -> list[str]:
     """Remove unknown fields of a default, in place, but no nulls. Return their paths."""
     pruning = _Pruning(nulls=False)
     if value.__class__ in CONTAINERS:
@@ -43,7 +43,7 @@ class _Pruning:
         self.unknown = BoundedPaths()
         self.nulls = nulls
 
-    def value(self, value: Any, node: Node | None, where: Where) -> None:
+    def value(self, value: Any, node: SchemaNode | None, where: Where) -> None:
         """Prune an object or list. Without a schema, all fields are unknown."""
         if value.__class__ is dict:
             if node is None:
@@ -61,7 +61,7 @@ class _Pruning:
             if item.__class__ in CONTAINERS:
                 self.value(item, below, index(where, position))
 
-    def _preserved(self, value: Any, node: Node | None, where: Where) -> None:
+    def _preserved(self, value: Any, node: SchemaNode | None, where: Where) -> None:
         """Prune below the known fields only."""
         if node is None:
             return
@@ -73,7 +73,7 @@ class _Pruning:
                     self._preserved(item, node.items, index(where, position))
 
     def fields(
-        self, value: dict[str, Any], node: Node, where: Where, *, resource: bool, preserve: bool = False
+        self, value: dict[str, Any], node: SchemaNode, where: Where, *, resource: bool, preserve: bool = False
     ) -> None:
         """Prune an object by its schema. ``resource``: its type and metadata stay."""
         known, additional, is_open, nulls = node.properties, node.additional, node.open, self.nulls

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from kubechronicle.api.custom.schema.structure import Node
+from kubechronicle.api.custom.schema.structure import SchemaNode
 from kubechronicle.api.schema.equality import same_json
 
 
@@ -19,7 +19,7 @@ class Correlated:
 
     __slots__ = ("_children", "_equal", "_old_items", "node", "old", "value")
 
-    def __init__(self, value: Any, old: Any, node: Node) -> None:
+    def __init__(self, value: Any, old: Any, node: SchemaNode) -> None:
         self.value = value
         self.old = old
         self.node = node

@@ -21,7 +21,7 @@ CONTAINERS: Final = frozenset((dict, list))
 NO_FIELDS: Final[Mapping[str, Any]] = {}
 
 
-class Node:
+class SchemaNode:
     """One level of a structural schema.
 
     ``additional``: the schema of other fields; ``open``: additionalProperties is given, maybe without a schema.
@@ -66,11 +66,11 @@ class Node:
         self.null_falls = not self.nullable and not self.has_default
         additional = schema.get("additionalProperties")
         self.open = additional is not None
-        self.additional = Node(additional) if isinstance(additional, Mapping) else None
+        self.additional = SchemaNode(additional) if isinstance(additional, Mapping) else None
         items = schema.get("items")
-        self.items = Node(items) if isinstance(items, Mapping) else None
-        self.properties = {name: Node(below) for name, below in (schema.get("properties") or NO_FIELDS).items()}
-        self.fillers: tuple[tuple[str, Node], ...] = tuple(
+        self.items = SchemaNode(items) if isinstance(items, Mapping) else None
+        self.properties = {name: SchemaNode(below) for name, below in (schema.get("properties") or NO_FIELDS).items()}
+        self.fillers: tuple[tuple[str, SchemaNode], ...] = tuple(
             (name, below) for name, below in self.properties.items() if below.has_default
         )
         below = [*self.properties.values(), *(node for node in (self.additional, self.items) if node is not None)]
@@ -80,7 +80,7 @@ class Node:
         self.list_fields = {name: node for name, node in self.properties.items() if node.deep_lists}
         self.deep_lists: bool = self.list_type in ("set", "map") or any(node.deep_lists for node in below)
 
-    def field(self, name: str) -> Node | None:
+    def field(self, name: str) -> SchemaNode | None:
         """Return the schema of a field, None if it has none."""
         return self.properties.get(name, self.additional)
 

@@ -91,7 +91,7 @@ _CHECKED_MODES: Final = frozenset({"require", "verify-ca", "verify-full"})
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class UrlTarget:
     """A database URL for asyncpg.
 
     ``url``: without the parameters that asyncpg does not know. ``arguments``: more arguments of asyncpg.connect.
@@ -111,7 +111,7 @@ def wrong(why: str) -> SetupError:
     return SetupError(f"the database URL is wrong: {why}; it should look like {SHAPE}")
 
 
-def parse(url: str) -> Target:
+def parse(url: str) -> UrlTarget:
     """Return how to connect. SetupError: a parameter is unknown, not supported, or has a wrong value."""
     try:
         parts = urlsplit(url)
@@ -147,7 +147,7 @@ def parse(url: str) -> Target:
     cleaned = parts._replace(query=urlencode(parameters, quote_via=quote)).geturl()
     if not parts.netloc:  # urlunsplit leaves out the slashes of an empty host
         cleaned = cleaned.replace(f"{parts.scheme}:", f"{parts.scheme}://", 1) if "://" not in cleaned else cleaned
-    return Target(
+    return UrlTarget(
         url=cleaned,
         arguments=arguments,
         addresses=addresses,

@@ -33,13 +33,13 @@ from kubechronicle.http.authentication.oidc.distributed import Resolver
 from kubechronicle.http.authentication.oidc.metrics import JwtMetrics, RefusalLog
 from kubechronicle.http.authentication.oidc.provider import MAX_ANSWER as MAX_PROVIDER_ANSWER
 from kubechronicle.http.authentication.oidc.provider import TIMEOUT, Provider
-from kubechronicle.http.authentication.oidc.tokens import Token
+from kubechronicle.http.authentication.oidc.tokens import IdToken
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS, WebKey
-from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, User
 from kubechronicle.http.outgoing.client import Client, Outgoing
 from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.remote_server import RemoteServer
-from kubechronicle.http.reloading import NotYet, ReloadedFile, ReloadMetrics, Unusable
+from kubechronicle.http.reloading import NotLoadedYet, ReloadedFile, ReloadMetrics, Unusable
 
 # Cached tokens: one per client process, about 1 KB each.
 CACHE_SIZE: Final = 8192
@@ -224,7 +224,7 @@ class JwtAuthenticators:
         except Refused as refused:
             self.metrics.authenticated(url, time.perf_counter() - began, success=False)
             self._refusals.refused(url, str(refused))
-            raise Rejected(str(refused)) from None
+            raise CredentialRejected(str(refused)) from None
         self.metrics.authenticated(url, time.perf_counter() - began, success=True)
         generation.cached[digest] = accepted
         if len(generation.cached) > CACHE_SIZE:
@@ -232,7 +232,7 @@ class JwtAuthenticators:
         return accepted.identified
 
     def _decide(
-        self, generation: _Generation, issuer: _Issuer, token: Token, digest: bytes, began: float
+        self, generation: _Generation, issuer: _Issuer, token: IdToken, digest: bytes, began: float
     ) -> _CachedToken:
         """Verify a token. Raises Refused and NeedsExternalAnswer."""
         provider = issuer.provider
@@ -343,7 +343,7 @@ class JwtAuthenticators:
                 replacement.scope.cancel()
         if not reached:
             problems = (issuer.provider.problem for issuer in replacement.issuers.values())
-            raise NotYet(next(filter(None, problems), "a provider did not answer"))
+            raise NotLoadedYet(next(filter(None, problems), "a provider did not answer"))
         former, self._generation = self._generation, replacement
         former.scope.cancel()
         self.metrics.keep_only(replacement.issuers)

@@ -15,7 +15,7 @@ from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.http.authentication.oidc import expressions
 from kubechronicle.http.authentication.oidc.configuration import JWTAuthenticator
-from kubechronicle.http.authentication.oidc.expressions import EvaluationFailed, Expression
+from kubechronicle.http.authentication.oidc.expressions import ClaimExpression, EvaluationFailed
 from kubechronicle.http.authentication.user import User
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
@@ -35,13 +35,13 @@ class Mapper:
     """
 
     config: JWTAuthenticator
-    username: Expression | None = None
-    groups: Expression | None = None
-    uid: Expression | None = None
-    extra: tuple[tuple[str, Expression], ...] = ()
+    username: ClaimExpression | None = None
+    groups: ClaimExpression | None = None
+    uid: ClaimExpression | None = None
+    extra: tuple[tuple[str, ClaimExpression], ...] = ()
     required: tuple[tuple[str, str], ...] = ()
-    claim_rules: tuple[Expression, ...] = ()
-    user_rules: tuple[Expression, ...] = ()
+    claim_rules: tuple[ClaimExpression, ...] = ()
+    user_rules: tuple[ClaimExpression, ...] = ()
 
     @property
     def has_expressions(self) -> bool:
@@ -123,14 +123,14 @@ class Mapper:
         return extra
 
 
-def _evaluated(expression: Expression, variables: Mapping[str, Any], context: str) -> Any:
+def _evaluated(expression: ClaimExpression, variables: Mapping[str, Any], context: str) -> Any:
     try:
         return expression.evaluate(variables)
     except EvaluationFailed as failed:
         raise Refused(f"{context}: {failed}" if context else str(failed)) from None
 
 
-def _check_rules(rules: Sequence[Expression], variables: Mapping[str, Any], context: str) -> None:
+def _check_rules(rules: Sequence[ClaimExpression], variables: Mapping[str, Any], context: str) -> None:
     values = [_evaluated(rule, variables, context) for rule in rules]
     for rule, value in zip(rules, values, strict=True):
         if not isinstance(value, bool):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from kubechronicle.api.configuration import files
-from kubechronicle.api.configuration.structuring import Key
+from kubechronicle.api.configuration.structuring import FieldKey
 
 VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 
@@ -25,7 +25,7 @@ class Issuer:
     """
 
     url: str = ""
-    discovery_url: Annotated[str, Key("discoveryURL")] = ""
+    discovery_url: Annotated[str, FieldKey("discoveryURL")] = ""
     certificate_authority: str = ""
     audiences: tuple[str, ...] = ()
     audience_match_policy: str = ""

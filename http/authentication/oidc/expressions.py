@@ -33,13 +33,13 @@ _RESERVED: Final = frozenset(
 )  # fmt: skip
 
 
-class Names(dict[str, Any]):
+class ClaimNames(dict[str, Any]):
     """An object with look-ups by either spelling. Iteration yields the unescaped keys."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Names:
+    def of(cls, value: Mapping[str, Any]) -> ClaimNames:
         """Convert an object and all objects within. Numbers become doubles, as in Go's JSON."""
         return cls((key, _converted(item)) for key, item in value.items())
 
@@ -57,7 +57,7 @@ def _converted(value: Any) -> Any:
     if value.__class__ is int:
         return float(value)
     if value.__class__ is dict:
-        return Names.of(value)
+        return ClaimNames.of(value)
     if value.__class__ is list:
         return [_converted(item) for item in value]
     return value
@@ -93,7 +93,7 @@ class EvaluationFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class ClaimExpression:
     """A compiled expression. ``message``: the error of a rule that is false."""
 
     text: str
@@ -113,19 +113,19 @@ class Expression:
             raise EvaluationFailed(f"expression '{self.text}' resulted in error: {error}") from None
 
 
-def of_claims(text: str, message: str = "", *, boolean: bool = False) -> Expression:
+def of_claims(text: str, message: str = "", *, boolean: bool = False) -> ClaimExpression:
     """Compile an expression over ``claims``; ``boolean``: of the static type bool. Raises ExpressionError."""
     return _compiled(_claims_environment(), text, message, boolean=boolean)
 
 
-def of_user(text: str, message: str = "") -> Expression:
+def of_user(text: str, message: str = "") -> ClaimExpression:
     """Compile an expression over ``user`` of the type bool. Raises ExpressionError."""
     return _compiled(_user_environment(), text, message, boolean=True)
 
 
 def claims_variables(claims: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables of expressions over claims."""
-    return {"claims": Names.of(claims)}
+    return {"claims": ClaimNames.of(claims)}
 
 
 def user_variables(user: User) -> dict[str, Any]:
@@ -136,17 +136,17 @@ def user_variables(user: User) -> dict[str, Any]:
         "groups": list(user.groups),
         "extra": {key: list(values) for key, values in user.extra.items()},
     }
-    return {"user": Names.of(fields)}
+    return {"user": ClaimNames.of(fields)}
 
 
-def _compiled(environment: cel.Environment, text: str, message: str, *, boolean: bool) -> Expression:
+def _compiled(environment: cel.Environment, text: str, message: str, *, boolean: bool) -> ClaimExpression:
     try:
         program = environment.compile(text)
     except cel.CompileError as error:
         raise ExpressionError(f"compilation failed: {error}") from None
     if boolean and program.result_type != BOOL:
         raise ExpressionError("must evaluate to bool")
-    return Expression(text, program, message)
+    return ClaimExpression(text, program, message)
 
 
 @functools.cache

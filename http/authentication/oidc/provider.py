@@ -19,7 +19,7 @@ import trio
 
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.authentication.oidc import web_keys
-from kubechronicle.http.authentication.oidc.tokens import Token
+from kubechronicle.http.authentication.oidc.tokens import IdToken
 from kubechronicle.http.authentication.oidc.web_keys import KeySetError, WebKey
 from kubechronicle.http.outgoing.client import Answer, AskError, Client
 
@@ -103,7 +103,7 @@ class Provider:
         while not self.ready:
             await self._changed.wait()
 
-    def key_of(self, token: Token) -> WebKey | None:
+    def key_of(self, token: IdToken) -> WebKey | None:
         """Return the key that verifies the token, None if no known key does."""
         return next((key for key in self._keys if key.verifies(token)), None)
 

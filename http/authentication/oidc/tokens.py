@@ -29,7 +29,7 @@ MAX_DEPTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class IdToken:
     """A parsed token.
 
     ``algorithm``, ``key_id``: of the header; ``key_id`` is "" if it names none
@@ -56,7 +56,7 @@ class Token:
         return _time(self.claims, "exp") or 0.0
 
 
-def parse(text: str) -> Token | None:
+def parse(text: str) -> IdToken | None:
     """Parse a signed JWT in compact form. Returns None for other texts, and for a token that is too large."""
     if len(text) > jws.MAX_TOKEN:
         return None
@@ -73,10 +73,10 @@ def parse(text: str) -> Token | None:
     algorithm, key_id = header.get("alg"), header.get("kid", "")
     if not isinstance(algorithm, str) or not isinstance(key_id, str) or "crit" in header or "b64" in header:
         return None
-    return Token(algorithm, key_id, claims, f"{parts[0]}.{parts[1]}".encode(), signature)
+    return IdToken(algorithm, key_id, claims, f"{parts[0]}.{parts[1]}".encode(), signature)
 
 
-def check(token: Token, *, issuer: str, audiences: Sequence[str], algorithms: Collection[str], now: float) -> None:
+def check(token: IdToken, *, issuer: str, audiences: Sequence[str], algorithms: Collection[str], now: float) -> None:
     """Check everything but the signature. ``now``: seconds since the epoch. Raises Refused with go-oidc's text."""
     claims = token.claims
     for name in ("iss", "sub", "nonce", "at_hash"):

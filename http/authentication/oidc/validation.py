@@ -35,7 +35,7 @@ from kubechronicle.http.authentication.oidc.configuration import (
     PrefixedClaimOrExpression,
     UserValidationRule,
 )
-from kubechronicle.http.authentication.oidc.expressions import Expression, ExpressionError
+from kubechronicle.http.authentication.oidc.expressions import ClaimExpression, ExpressionError
 
 MAX_ISSUERS: Final = 64
 MATCH_ANY: Final = "MatchAny"
@@ -189,12 +189,12 @@ def _authorities_problem(pem: str) -> str:
 class _Compiled:
     """The expressions of an issuer that are compiled so far."""
 
-    username: Expression | None = None
-    groups: Expression | None = None
-    uid: Expression | None = None
-    extra: tuple[tuple[str, Expression], ...] = ()
-    claim_rules: tuple[Expression, ...] = ()
-    user_rules: tuple[Expression, ...] = ()
+    username: ClaimExpression | None = None
+    groups: ClaimExpression | None = None
+    uid: ClaimExpression | None = None
+    extra: tuple[tuple[str, ClaimExpression], ...] = ()
+    claim_rules: tuple[ClaimExpression, ...] = ()
+    user_rules: tuple[ClaimExpression, ...] = ()
 
     def verifies_email(self) -> bool:
         """Return whether any expression reads claims.email_verified."""
@@ -233,10 +233,10 @@ class _IssuerCompiler:
             user_rules=made.user_rules,
         )
 
-    def _claim_rules(self, rules: Sequence[ClaimValidationRule], path: Path) -> tuple[Expression, ...]:
+    def _claim_rules(self, rules: Sequence[ClaimValidationRule], path: Path) -> tuple[ClaimExpression, ...]:
         claims: set[str] = set()
         texts: set[str] = set()
-        compiled: list[Expression] = []
+        compiled: list[ClaimExpression] = []
         for position, rule in enumerate(rules):
             field = path.index(position)
             if rule.claim and rule.expression:
@@ -275,9 +275,9 @@ class _IssuerCompiler:
         if username is not None and username.reads("claims.email") and not made.verifies_email():
             self.causes.append(invalid_value(path.child("username", "expression"), username.text, _EMAIL))
 
-    def _prefixed(self, mapping: PrefixedClaimOrExpression, path: Path, *, needed: bool) -> Expression | None:
+    def _prefixed(self, mapping: PrefixedClaimOrExpression, path: Path, *, needed: bool) -> ClaimExpression | None:
         before = len(self.causes)
-        compiled: list[Expression] = []
+        compiled: list[ClaimExpression] = []
         if mapping.claim and mapping.expression:
             self.causes.append(invalid_value(path, "", _BOTH))
         elif mapping.expression:
@@ -293,9 +293,9 @@ class _IssuerCompiler:
             self.causes.append(required(path, _NEITHER))
         return compiled[0] if compiled and len(self.causes) == before else None
 
-    def _extra(self, mappings: Sequence[ExtraMapping], path: Path) -> tuple[tuple[str, Expression], ...]:
+    def _extra(self, mappings: Sequence[ExtraMapping], path: Path) -> tuple[tuple[str, ClaimExpression], ...]:
         keys: set[str] = set()
-        compiled: list[tuple[str, Expression]] = []
+        compiled: list[tuple[str, ClaimExpression]] = []
         for position, mapping in enumerate(mappings):
             field, key = path.index(position), mapping.key
             self.causes += _extra_key(key, str(field.child("key")))
@@ -311,9 +311,9 @@ class _IssuerCompiler:
             ]
         return tuple(compiled)
 
-    def _user_rules(self, rules: Sequence[UserValidationRule], path: Path) -> tuple[Expression, ...]:
+    def _user_rules(self, rules: Sequence[UserValidationRule], path: Path) -> tuple[ClaimExpression, ...]:
         texts: set[str] = set()
-        compiled: list[Expression] = []
+        compiled: list[ClaimExpression] = []
         for position, rule in enumerate(rules):
             field = path.index(position).child("expression")
             if not rule.expression:
@@ -328,7 +328,7 @@ class _IssuerCompiler:
                     self.causes.append(invalid_value(field, rule.expression, str(error)))
         return tuple(compiled)
 
-    def _compile(self, text: str, field: Path, message: str = "", *, boolean: bool = False) -> list[Expression]:
+    def _compile(self, text: str, field: Path, message: str = "", *, boolean: bool = False) -> list[ClaimExpression]:
         """Return the compiled expression; nothing, and add a cause, if it can't be compiled."""
         try:
             return [expressions.of_claims(text, message, boolean=boolean)]

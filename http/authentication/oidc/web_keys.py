@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.oidc.tokens import Token
+from kubechronicle.http.authentication.oidc.tokens import IdToken
 
 _HASHES: Final[Mapping[str, hashes.HashAlgorithm]] = {
     "256": hashes.SHA256(),
@@ -58,7 +58,7 @@ class WebKey:
     algorithms: frozenset[str]
     thumbprint: str
 
-    def verifies(self, token: Token) -> bool:
+    def verifies(self, token: IdToken) -> bool:
         """Return whether the token is signed with this key."""
         algorithm = token.algorithm
         if algorithm not in self.algorithms or (token.key_id and token.key_id != self.key_id):

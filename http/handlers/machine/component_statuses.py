@@ -20,7 +20,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.records import Key
-from kubechronicle.http.proxying.backend_request import AnswerHead, BackendFailed, BackendRequest, close_now
+from kubechronicle.http.proxying.backend_request import BackendFailed, BackendHead, BackendRequest, close_now
 from kubechronicle.http.proxying.dialing import BackendServer, ClientFiles, ClientTls, DialError
 
 RESOURCE: Final = "componentstatuses"
@@ -113,7 +113,7 @@ async def _component(port: int) -> dict[str, Any]:
     return {"status": "False", "message": f"HTTP probe failed with statuscode: {head.status}"}
 
 
-async def _healthz(port: int) -> tuple[AnswerHead, str]:
+async def _healthz(port: int) -> tuple[BackendHead, str]:
     stream = await BackendServer(host=HOST, port=port, tls=_INSECURE.context(), wait=WAIT).dial()
     try:
         asked = BackendRequest(stream, method="GET")

@@ -35,7 +35,7 @@ _RANGE: Final = re.compile(r"\s*(\d*)\s*-\s*(\d*)\s*", re.ASCII)
 _MAX_DIGITS: Final = 18  # as many fit into 64 bits
 
 
-class Range(NamedTuple):
+class ByteRange(NamedTuple):
     """A part of a file. Of an empty one, ``start`` is the size of the file."""
 
     start: int
@@ -50,7 +50,7 @@ class RangeError(Exception):
     """The field is malformed, or its range begins behind the end of the file. The text is that of Go's net/http."""
 
 
-def requested_range(field: str, size: int) -> Range | None:
+def requested_range(field: str, size: int) -> ByteRange | None:
     """Return the range that a Range field asks of a file of this size; None for the whole file. Raises RangeError.
 
     >>> requested_range("bytes=2-", 10), requested_range("bytes=-3", 10), requested_range("bytes=0-99", 10)
@@ -68,7 +68,7 @@ def requested_range(field: str, size: int) -> Range | None:
     return found[0] if len(found) == 1 else None
 
 
-def _parsed(text: str, size: int) -> Range | None:
+def _parsed(text: str, size: int) -> ByteRange | None:
     """Return one range; None if it begins behind the end."""
     match = _RANGE.fullmatch(text)
     if match is None or max(map(len, match.groups())) > _MAX_DIGITS:
@@ -78,13 +78,13 @@ def _parsed(text: str, size: int) -> Range | None:
         if not last:
             raise RangeError("invalid range")
         length = min(int(last), size)
-        return Range(size - length, length)
+        return ByteRange(size - length, length)
     start, end = int(first), int(last or size)
     if start >= size:
         return None
     if last and start > end:
         raise RangeError("invalid range")
-    return Range(start, min(end, size - 1) - start + 1)
+    return ByteRange(start, min(end, size - 1) - start + 1)
 
 
 # -- log files ---------------------------------------------------------------------------------------------------------
@@ -147,12 +147,12 @@ async def _file(request: Request, path: Path, found: os.stat_result, headers: He
     headers.append(("content-type", kind) if kind and not kind.startswith("text/") else TEXT)
     if wanted is not None:
         headers.append(("content-range", wanted.content_range(size)))
-    part = wanted or Range(0, size)
+    part = wanted or ByteRange(0, size)
     headers.append(("content-length", str(part.length)))
     return Response(200 if wanted is None else 206, headers, _content(file, part))
 
 
-async def _content(file: trio._file_io.AsyncIOWrapper[BufferedReader], part: Range) -> AsyncIterator[bytes]:
+async def _content(file: trio._file_io.AsyncIOWrapper[BufferedReader], part: ByteRange) -> AsyncIterator[bytes]:
     """Yield a part of the file. A file that has become shorter ends the answer early."""
     size = part.length
     try:

@@ -51,7 +51,7 @@ SUMMARY: Final = "summary"
 """The query parameter."""
 
 
-class Question(NamedTuple):
+class HistoryQuestion(NamedTuple):
     """A question about the changes that a selection names. ``everything``: those of cluster-scoped objects, too."""
 
     backend: Backend
@@ -78,11 +78,11 @@ async def summarize(backend: Backend, context: Context, rt: ResourceType, select
         await check_listed(backend, context, GROUP, context.info.version, "clusterrevisions")
     _by(context, several=wanted == "groups")
     changes = readable_revisions(backend, context)
-    answer = await SUMMARIES[wanted](Question(backend, context, rt, selection, changes, bool(include)))
+    answer = await SUMMARIES[wanted](HistoryQuestion(backend, context, rt, selection, changes, bool(include)))
     return Response(200, [("content-type", "application/json"), CACHE_CONTROL], orjson.dumps(answer))
 
 
-async def _causes(question: Question) -> dict[str, Any]:
+async def _causes(question: HistoryQuestion) -> dict[str, Any]:
     """Return the causes of the change that a selection names. StatusError 400."""
     backend, context = question.backend, question.context
     named = [number for field, number in revisions_named(question.selection) if field == "metadata.name"]
@@ -109,41 +109,41 @@ def _may_list(backend: Backend, context: Context) -> MayList:
     return may_list
 
 
-async def _consequences(question: Question) -> dict[str, Any]:
+async def _consequences(question: HistoryQuestion) -> dict[str, Any]:
     """Return the deletions that followed from changes of objects in the main log."""
     main = await question.changes.main(question.rt, question.selection)
     may_list = _may_list(question.backend, question.context)
     return await consequences(main.changes, may_list, main.selected, everything=question.everything)
 
 
-async def _density(question: Question) -> dict[str, Any]:
+async def _density(question: HistoryQuestion) -> dict[str, Any]:
     width, by = _width(question.context.query.get("bucket")), _by(question.context, several=False)
     options = DensityOptions(width=width, by=by[0], everything=question.everything)
     return await density(await question.changes.shares(question.rt, question.selection), options)
 
 
-async def _groups(question: Question) -> dict[str, Any]:
+async def _groups(question: HistoryQuestion) -> dict[str, Any]:
     by = _by(question.context, several=True)
     shares = await question.changes.shares(question.rt, question.selection)
     return await groups(shares, by, everything=question.everything)
 
 
-async def _extent(question: Question) -> dict[str, Any]:
+async def _extent(question: HistoryQuestion) -> dict[str, Any]:
     shares = await question.changes.shares(question.rt, question.selection)
     return await extent(shares, everything=question.everything)
 
 
-async def _retention(question: Question) -> dict[str, Any]:
+async def _retention(question: HistoryQuestion) -> dict[str, Any]:
     return await retention(await question.changes.shares(question.rt, question.selection))
 
 
-async def _incident(question: Question) -> dict[str, Any]:
+async def _incident(question: HistoryQuestion) -> dict[str, Any]:
     """Return the unusual changes of objects that are in the main log."""
     main = await question.changes.main(question.rt, question.selection)
     return await incident(main.changes.log, main.changes, main.selected, everything=question.everything)
 
 
-async def _tree(question: Question) -> dict[str, Any]:
+async def _tree(question: HistoryQuestion) -> dict[str, Any]:
     """Return an object that is in the main log among its owners and dependents."""
     main = await question.changes.main(question.rt, question.selection)
     events = await question.changes.events(question.rt, question.selection)
@@ -151,7 +151,7 @@ async def _tree(question: Question) -> dict[str, Any]:
     return await tree(main.changes.log, main.changes, main.selected, registry, events=events)
 
 
-SUMMARIES: Final[Mapping[str, Callable[[Question], Awaitable[dict[str, Any]]]]] = {
+SUMMARIES: Final[Mapping[str, Callable[[HistoryQuestion], Awaitable[dict[str, Any]]]]] = {
     "density": _density,
     "groups": _groups,
     "extent": _extent,

@@ -33,12 +33,12 @@ from kubechronicle.http.messages import SWITCHED, ClientDisconnected, Request, R
 from kubechronicle.http.proxying.backend_request import close_now
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kubelets import KubeletAddress
-from kubechronicle.http.proxying.switching import Head, SwitchFailed, read_error, require_switch, switch
+from kubechronicle.http.proxying.switching import SwitchedHead, SwitchFailed, read_error, require_switch, switch
 from kubechronicle.http.streaming import tunnel
 from kubechronicle.http.streaming.command_relay import relay_command
 from kubechronicle.http.streaming.copying import GONE, copy_both
 from kubechronicle.http.streaming.pacing import paced
-from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, Streams
+from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, CommandStreams
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
 from kubechronicle.http.streaming.websocket_frames import accept_key
 
@@ -162,7 +162,7 @@ class _Session:
         return SWITCHED
 
     async def _translate(self, options: dict[str, Any]) -> Response:
-        wanted = Streams(*(bool(options.get(name)) for name in Streams._fields))
+        wanted = CommandStreams(*(bool(options.get(name)) for name in CommandStreams._fields))
         try:
             key = self._websocket_key()
         except status.StatusError as error:
@@ -199,7 +199,7 @@ class _Session:
         url = f"https://{self._address}{self._path}"
         return f"error sending request: Post {go_quote(url)}: "
 
-    async def _switch(self, method: str, fields: list[tuple[str, str]]) -> tuple[trio.abc.Stream, Head]:
+    async def _switch(self, method: str, fields: list[tuple[str, str]]) -> tuple[trio.abc.Stream, SwitchedHead]:
         """Connect to the kubelet and ask for the upgrade. StatusError 500 if that is not possible."""
         try:
             kubelet, head = await switch(self._kubelets.server(self._address), method, self._path, fields)
@@ -214,7 +214,7 @@ class _Session:
             raise status.unknown(str(error)) from None
         return paced(kubelet, self._rate), head
 
-    async def _refused(self, stream: trio.abc.Stream, head: Head) -> Response:
+    async def _refused(self, stream: trio.abc.Stream, head: SwitchedHead) -> Response:
         """Return the kubelet's answer that is no upgrade."""
         kind = head.get("content-type") or "text/plain; charset=utf-8"
         return Response(head.status, [("content-type", kind)], await read_error(stream, head))
@@ -251,7 +251,7 @@ def _is_tunnelled(offer: str) -> bool:
     return bool(tunnel.tunnelled_protocols((offer,)))
 
 
-def _is_spdy(head: Head) -> bool:
+def _is_spdy(head: SwitchedHead) -> bool:
     return "upgrade" in head.get("connection").lower() and SPDY.lower() in head.get("upgrade").lower()
 
 

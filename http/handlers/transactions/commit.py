@@ -19,13 +19,13 @@ from msgspec import structs
 
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.actors.writing.together import MAX_WRITES, Failed, Result, Together
+from kubechronicle.actors.writing.together import MAX_WRITES, Result, Together, TransactionFailed
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import CreateOptions, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
-from kubechronicle.api.meta.transactions import Change, parse_changes
+from kubechronicle.api.meta.transactions import TransactionChange, parse_changes
 from kubechronicle.api.pipeline.patching import APPLY_YAML, STRATEGIC_MERGE_PATCH
 from kubechronicle.api.pipeline.pipeline import Outcome
 from kubechronicle.api.registry.registry import ResourceType
@@ -113,7 +113,7 @@ async def commit_together(backend: Backend, request: Request, context: Context, 
             raise _in_place(place, change, error) from None
     try:
         results = await together.commit()
-    except Failed as failed:
+    except TransactionFailed as failed:
         raise _in_place(failed.place, changes[failed.place], failed.error) from None
     finally:
         context.warnings.extend(dict.fromkeys(together.warnings()))
@@ -122,7 +122,7 @@ async def commit_together(backend: Backend, request: Request, context: Context, 
 
 
 async def _add(
-    together: Together, rights: _Rights, write: WriteRequest[CreateOptions], change: Change, rt: ResourceType
+    together: Together, rights: _Rights, write: WriteRequest[CreateOptions], change: TransactionChange, rt: ResourceType
 ) -> None:
     """Add the write of a change to the transaction. StatusError 4xx: its object cannot be decoded."""
     target = structs.replace(
@@ -154,7 +154,7 @@ class _Rights:
     def __init__(self, backend: Backend, context: Context, write: WriteRequest[CreateOptions]) -> None:
         self._backend, self._context, self._write = backend, context, write
 
-    async def type_of(self, place: int, change: Change) -> ResourceType:
+    async def type_of(self, place: int, change: TransactionChange) -> ResourceType:
         """Return the type of a change that the client may make. StatusError 400, 403, 500."""
         rt = self._backend.store.registry.by_api_version(change.api_version, change.kind)
         problem = self._problem(change, rt)
@@ -168,7 +168,7 @@ class _Rights:
             await self._context.turn.run_once(rt.custom.compilation, rt.custom.compile)
         return rt
 
-    def _problem(self, change: Change, rt: ResourceType | None) -> str:
+    def _problem(self, change: TransactionChange, rt: ResourceType | None) -> str:
         """Return the reason why a transaction cannot have this change, "" if there is none."""
         if rt is None:
             return f"the server has no kind {change.kind} in {change.api_version}"
@@ -184,7 +184,7 @@ class _Rights:
             return "apply needs ?fieldManager=NAME"
         return ""
 
-    def check_create(self, change: Change, rt: ResourceType) -> None:
+    def check_create(self, change: TransactionChange, rt: ResourceType) -> None:
         """Check the right to create, when an update or apply finds no object. StatusError 403; Unanswered."""
         info = _info(rt, change, "create")
         verdict = self._decide(info)
@@ -200,7 +200,7 @@ class _Rights:
         return status.forbidden(info, info.name, forbidden_message(self._context.user.name, info, verdict.reason))
 
 
-def _info(rt: ResourceType, change: Change, verb: str) -> RequestInfo:
+def _info(rt: ResourceType, change: TransactionChange, verb: str) -> RequestInfo:
     """Return the request that the change would be by itself, for authorization."""
     itself = rt.resource == "namespaces" and verb != "create"  # as by its path
     return RequestInfo(
@@ -215,7 +215,7 @@ def _info(rt: ResourceType, change: Change, verb: str) -> RequestInfo:
     )
 
 
-def _in_place(place: int, change: Change, error: StatusError) -> StatusError:
+def _in_place(place: int, change: TransactionChange, error: StatusError) -> StatusError:
     """Return the error with the place of its change. Nothing was committed."""
     where = "/".join(filter(None, (change.namespace, change.name)))
     named = f"spec.changes[{place}] ({change.verb} {change.kind}{f' {where}' if where else ''})"

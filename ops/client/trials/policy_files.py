@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kubechronicle.api.admission.mutating_policies import Mutator
-from kubechronicle.api.admission.policy_sources import GROUP, Binding, Policy
+from kubechronicle.api.admission.policy_sources import GROUP, Policy, PolicyBinding
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.builtin import strategies
 from kubechronicle.api.codecs import yaml
@@ -67,10 +67,10 @@ class PolicyFile:
         policy.bindings = self._bindings_of(obj)
         return policy
 
-    def _bindings_of(self, policy: Object) -> list[Binding]:
+    def _bindings_of(self, policy: Object) -> list[PolicyBinding]:
         kind, name = f"{policy['kind']}Binding", name_of(policy)
         found = [each for each in self.bindings if (each["kind"], each["spec"].get("policyName")) == (kind, name)]
-        return [Binding(each) for each in sorted(found, key=name_of)]
+        return [PolicyBinding(each) for each in sorted(found, key=name_of)]
 
 
 def name_of(obj: Object) -> str:

@@ -14,7 +14,7 @@ import orjson
 
 from kubechronicle.api.access.past_state import RIGHTS, States
 from kubechronicle.api.admission.logged_changes import LoggedChange
-from kubechronicle.api.admission.logged_writes import NotReplayed, Writes
+from kubechronicle.api.admission.logged_writes import LoggedWrites, NotReplayed
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy
 from kubechronicle.api.admission.replayed_webhooks import MUTATING, Ask, WebhookReplay
@@ -82,7 +82,7 @@ class Trial:
                 states.add(rt.resource, obj)
         judged, followed = {each.resource for each in self.sources}, {rt.resource for rt in self.context}
         context = [Source(rt.resource, rt.namespaced) for rt in self.context]
-        sources, writes = merged(self.sources, context), Writes(self.registry, old_read=self.old_read)
+        sources, writes = merged(self.sources, context), LoggedWrites(self.registry, old_read=self.old_read)
         runs = changes(self.client, sources, self.bounds, old_read=self.old_read, user_read=self.user_read)
         for source, run in runs:
             for change in run:
@@ -95,7 +95,7 @@ class Trial:
                 if resource in followed:
                     states.apply(resource, change)
 
-    def _judge(self, resource: str, change: LoggedChange, writes: Writes, states: States, report: Report) -> None:
+    def _judge(self, resource: str, change: LoggedChange, writes: LoggedWrites, states: States, report: Report) -> None:
         if self.namespace and change.object.namespace != self.namespace:
             return
         try:

@@ -26,13 +26,13 @@ from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.writing.writes import Writes
 from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.eventlog.appender import Appender, Siblings
-from kubechronicle.eventlog.branches.branch_log import ABSENT, BranchLog, BranchTail, KeyState
+from kubechronicle.eventlog.branches.branch_log import ABSENT, BranchKeyState, BranchLog, BranchTail
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.ops.server.admission import create_namespace
-from kubechronicle.ops.server.branches.rules import Rules
+from kubechronicle.ops.server.branches.rules import BranchRules
 from kubechronicle.ops.server.controllers import LOOPS, control_loops, definition_loops
 from kubechronicle.ops.server.encryption.encryption import Encryption
 
@@ -44,7 +44,7 @@ LEFT_OUT: Final = frozenset({"storage-version-migrator"})
 class BranchMaker:
     """Makes the parts of branches. ``stored``: the log below the encryption. ``reads``, ``past``: of the cluster."""
 
-    rules: Rules
+    rules: BranchRules
     stored: RevisionLog
     encryption: Encryption
     reads: Reads
@@ -110,9 +110,9 @@ class BranchMaker:
         return kept
 
 
-def _state_in(views: Views) -> Callable[[Key], KeyState]:
-    def state(key: Key) -> KeyState:
+def _state_in(views: Views) -> Callable[[Key], BranchKeyState]:
+    def state(key: Key) -> BranchKeyState:
         entry = views[key.resource].get(key.namespace, key.name)
-        return KeyState(entry.revision, entry.create_revision, entry.version) if entry is not None else ABSENT
+        return BranchKeyState(entry.revision, entry.create_revision, entry.version) if entry is not None else ABSENT
 
     return state

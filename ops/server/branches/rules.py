@@ -24,7 +24,7 @@ from kubechronicle.ops.server.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BranchRules:
     """The rules of one server, for its own store and for those of branches.
 
     ``authorization``: the present rights. ``ask``: posts to webhooks. ``manifests``: the configurations from files.

@@ -20,7 +20,7 @@ from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.eventlog.encryption.ciphers import AesCbc, AesGcm, Cipher, Secretbox
 from kubechronicle.eventlog.encryption.errors import KeyServiceError
 from kubechronicle.eventlog.encryption.kms import EncryptedKey, KmsProvider, Status
-from kubechronicle.eventlog.encryption.providers import Chain, Identity, Provider, Sealed
+from kubechronicle.eventlog.encryption.providers import EncryptionProvider, Identity, ProviderChain, Sealed
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
 from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError, unix_socket
 
@@ -88,25 +88,25 @@ class Plugin:
 class Built:
     """The chains by resource, and the key services they use, which must run."""
 
-    chains: Mapping[str, Chain]
+    chains: Mapping[str, ProviderChain]
     plugins: Sequence[Plugin]
 
 
 def build(configuration: EncryptionConfiguration, statistics: EncryptionStatistics) -> Built:
     """Return the providers. A resource that several entries name has the providers of all, in order."""
-    links: dict[str, list[tuple[bytes, Provider]]] = {}
+    links: dict[str, list[tuple[bytes, EncryptionProvider]]] = {}
     plugins: list[Plugin] = []
     for entry in configuration.resources:
         own = [_link(provider, statistics, plugins) for provider in entry.providers]
         for resource in entry.resources:
             links.setdefault(resource, []).extend(own)
-    chains = {resource: Chain(each, statistics=statistics) for resource, each in links.items()}
+    chains = {resource: ProviderChain(each, statistics=statistics) for resource, each in links.items()}
     return Built(chains, plugins)
 
 
 def _link(
     provider: ProviderConfiguration, statistics: EncryptionStatistics, plugins: list[Plugin]
-) -> tuple[bytes, Provider]:
+) -> tuple[bytes, EncryptionProvider]:
     """Return the prefix of a provider and the provider; add its key service to ``plugins``."""
     if provider.kms is not None:
         plugin = _plugin(provider.kms, statistics)
@@ -123,9 +123,9 @@ def _link(
 
 def _keys(
     keys: Sequence[EncryptionKey], cipher: Callable[[bytes], Cipher], otherwise: str, statistics: EncryptionStatistics
-) -> Chain:
+) -> ProviderChain:
     links = [(f"{key.name}:".encode(), Sealed(cipher(secret_of(key)))) for key in keys]
-    return Chain(links, otherwise=otherwise, statistics=statistics)
+    return ProviderChain(links, otherwise=otherwise, statistics=statistics)
 
 
 def _plugin(kms: KMSConfiguration, statistics: EncryptionStatistics) -> Plugin:

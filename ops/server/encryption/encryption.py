@@ -17,11 +17,11 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.api.configuration import encryption
 from kubechronicle.api.configuration.files import ConfigFileError
-from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.http.health import Check, Unhealthy
-from kubechronicle.http.reloading import NotYet, ReloadedFile, ReloadMetrics, Unusable
+from kubechronicle.http.health import HealthCheck, Unhealthy
+from kubechronicle.http.reloading import NotLoadedYet, ReloadedFile, ReloadMetrics, Unusable
 from kubechronicle.ops.server.collectors.encryption import EncryptionCollector
 from kubechronicle.ops.server.encryption.chains import Built, Plugin, build
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan
@@ -41,7 +41,7 @@ class Encryption:
 
     def __init__(self, plan: EncryptionPlan | None, *, server: str = "") -> None:
         self._plan = plan
-        self.contents = Contents()
+        self.contents = EncryptedContents()
         self._statistics = self.contents.statistics
         self._current = Built({}, ())
         self._scope = trio.CancelScope()  # of the current key services
@@ -77,11 +77,11 @@ class Encryption:
         """Return the log that encrypts and decrypts over the stored one."""
         return EncryptedLog(log, self.contents)
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[HealthCheck]:
         """Return the health check of the key services, if there can be any."""
         if self._plan is None or not (self._plan.reload or self._current.plugins):
             return []
-        return [Check("kms-providers", self._check_health, live=False, healthz=True)]
+        return [HealthCheck("kms-providers", self._check_health, live=False, healthz=True)]
 
     def collectors(self) -> list[Collector]:
         if self._plan is None:
@@ -143,7 +143,7 @@ class Encryption:
                 if not problems:
                     return
                 await trio.sleep(POLL)
-        raise NotYet(f"a key service is not healthy: {problems[0] if problems else 'it does not answer'}")
+        raise NotLoadedYet(f"a key service is not healthy: {problems[0] if problems else 'it does not answer'}")
 
 
 async def _retire(plugins: Sequence[Plugin], scope: trio.CancelScope) -> None:

@@ -17,7 +17,7 @@ DOCUMENTATION_ADDRESSES = {4: "192.0.2.1", 6: "2001:db8::1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Addresses:
+class ListenAddresses:
     """The addresses of a server.
 
     ``host``: the address to bind, "" for all
@@ -31,14 +31,14 @@ class Addresses:
     url: str
 
 
-def find_addresses(settings: Settings) -> Addresses:
+def find_addresses(settings: Settings) -> ListenAddresses:
     """Choose the addresses and try the port. Raise OperatorError if it cannot be bound."""
     bound = settings.bind_address
     host = "" if bound.is_unspecified else str(bound)
     port = _try_port(bound, settings.secure_port)
     advertised = settings.advertise_address or _advertised(bound)
     local = ipaddress.ip_address("127.0.0.1") if bound.is_unspecified else bound
-    return Addresses(host=host, port=port, advertised=advertised, url=f"https://{bracketed(local)}:{port}")
+    return ListenAddresses(host=host, port=port, advertised=advertised, url=f"https://{bracketed(local)}:{port}")
 
 
 def _try_port(bound: IPAddress, port: int) -> int:

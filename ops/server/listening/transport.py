@@ -9,7 +9,7 @@ from typing import Final
 import re2
 
 from kubechronicle.http.edge import EdgeSettings
-from kubechronicle.http.wire.serve_config import Limits
+from kubechronicle.http.wire.serve_config import ServeLimits
 from kubechronicle.http.wire.tls_context import NamedCertificate, TLSFiles, TLSOptions, contexts_by_name
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
@@ -90,10 +90,10 @@ def named_certificates(settings: Settings) -> tuple[NamedCertificate, ...]:
     return named
 
 
-def limits(settings: Settings) -> Limits:
+def limits(settings: Settings) -> ServeLimits:
     return replace(
-        Limits(),
-        streams=settings.http2_max_streams_per_connection or Limits().streams,
+        ServeLimits(),
+        streams=settings.http2_max_streams_per_connection or ServeLimits().streams,
         goaway_chance=settings.goaway_chance,
     )
 

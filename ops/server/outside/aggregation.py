@@ -14,7 +14,7 @@ from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.aggregation.backends import Backends
 from kubechronicle.http.aggregation.checks import DiscoveryCheck
 from kubechronicle.http.aggregation.discovery import RemoteDiscovery
-from kubechronicle.http.aggregation.foreign_objects import ForeignObjects
+from kubechronicle.http.aggregation.foreign_objects import RemoteObjects
 from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.proxy import Proxy
 from kubechronicle.http.aggregation.routes import Routes
@@ -37,9 +37,9 @@ def aggregated_servers(
     return backends, Aggregation(routes=routes, proxy=proxy, discovery=discovery, openapi=openapi)
 
 
-def foreign_objects(store: Store, backends: Backends, aggregation: Aggregation) -> ForeignObjects:
+def foreign_objects(store: Store, backends: Backends, aggregation: Aggregation) -> RemoteObjects:
     """Return the objects of extension API servers, for the control loops."""
-    return ForeignObjects(aggregation.routes, aggregation.discovery, backends, lambda: store.registry)
+    return RemoteObjects(aggregation.routes, aggregation.discovery, backends, lambda: store.registry)
 
 
 class UnavailableMetrics(Collector):

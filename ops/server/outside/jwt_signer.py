@@ -30,7 +30,7 @@ from kubechronicle.http.authentication.token_issuer import SigningFailed
 from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError, unix_socket
 from kubechronicle.ops.server.collectors.jwt_signer import NOT_GRPC, SignerMetrics
 
-__all__ = ["BadAnswer", "GrpcError", "JwtSigner", "Keys", "key_id_of", "keys_of"]
+__all__ = ["BadSignerAnswer", "GrpcError", "JwtSigner", "Keys", "key_id_of", "keys_of"]
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ RETRY: Final = 10.0
 MAX_KEY_ID: Final = 1024
 
 
-class BadAnswer(Exception):
+class BadSignerAnswer(Exception):
     """The signer's answer breaks its contract. The text is kube-apiserver's."""
 
 
@@ -98,7 +98,7 @@ class JwtSigner:
         """Implement ExternalKeys. Concurrent calls share one fetch."""
         try:
             await self.fetch(UNKNOWN_KEY_TIMEOUT)
-        except (GrpcError, BadAnswer) as error:
+        except (GrpcError, BadSignerAnswer) as error:
             log.error("Error while syncing keys", extra={"err": str(error)})
 
     async def sign(self, claims: Mapping[str, Any]) -> str:
@@ -110,7 +110,7 @@ class JwtSigner:
         except GrpcError as error:
             code = error.code
             raise SigningFailed(f"while signing jwt: {error}") from None
-        except (BadAnswer, ValueError) as error:
+        except (BadSignerAnswer, ValueError) as error:
             raise SigningFailed(str(error)) from None
         finally:
             self.metrics.signed.labels(code).inc()
@@ -130,7 +130,7 @@ class JwtSigner:
                 await trio.sleep_until(self._until)
                 try:
                     await self.fetch(FETCH_TIMEOUT)
-                except (GrpcError, BadAnswer) as error:
+                except (GrpcError, BadSignerAnswer) as error:
                     problem = {"err": str(error)}
                     log.error("The keys of the external signer were not fetched; the old ones stay", extra=problem)
                     self._until = trio.current_time() + RETRY
@@ -146,7 +146,7 @@ class JwtSigner:
             try:
                 await self.fetch(FETCH_TIMEOUT)
                 longest = await self._longest_lifetime()
-            except (GrpcError, BadAnswer) as error:
+            except (GrpcError, BadSignerAnswer) as error:
                 problem = error  # raised outside of the nursery, which would wrap it
             nursery.cancel_scope.cancel()
         if problem is not None:
@@ -174,7 +174,7 @@ class JwtSigner:
             try:
                 keys = keys_of(answer)
             except ValueError as error:
-                raise BadAnswer(str(error)) from None
+                raise BadSignerAnswer(str(error)) from None
             code = "OK"
         except GrpcError as error:
             code = error.code
@@ -193,7 +193,7 @@ class JwtSigner:
         try:
             return signed_number(protobuf.number_of(answer, 1))
         except ValueError as error:
-            raise BadAnswer(str(error)) from None
+            raise BadSignerAnswer(str(error)) from None
 
     async def _sign(self, payload: str) -> str:
         answer = await self._call("Sign", protobuf.field(1, payload), SIGN_TIMEOUT)
@@ -204,11 +204,11 @@ class JwtSigner:
                 await self.refresh()
             if key_id in self._keys.excluded:
                 why = "is excluded from OIDC discovery docs"
-                raise BadAnswer(f"key used for signing JWT (kid: {key_id}) {why}")
-        except BadAnswer as error:
-            raise BadAnswer(f"while validating header: {error}") from None
+                raise BadSignerAnswer(f"key used for signing JWT (kid: {key_id}) {why}")
+        except BadSignerAnswer as error:
+            raise BadSignerAnswer(f"while validating header: {error}") from None
         if not signature:
-            raise BadAnswer("empty signature returned")
+            raise BadSignerAnswer("empty signature returned")
         return f"{header}.{payload}.{signature}"
 
     async def _call(self, method: str, request: bytes, timeout: float) -> protobuf.Message:
@@ -230,16 +230,16 @@ def keys_of(answer: protobuf.Message) -> Keys:
     """Return the keys of a FetchKeysResponse. Raises BadAnswer, ValueError."""
     lasts = signed_number(protobuf.number_of(answer, 3))
     if lasts <= 0:
-        raise BadAnswer(f"found invalid refresh hint ({lasts}s)")
+        raise BadSignerAnswer(f"found invalid refresh hint ({lasts}s)")
     if 1 not in answer:
-        raise BadAnswer("found no keys")
+        raise BadSignerAnswer("found no keys")
     if 2 not in answer:
-        raise BadAnswer("invalid data timestamp: invalid nil Timestamp")
+        raise BadSignerAnswer("invalid data timestamp: invalid nil Timestamp")
     dated = protobuf.parse(protobuf.bytes_of(answer, 2))
     found, excluded = [], set()
     for entry in answer[1]:
         if not isinstance(entry, bytes):
-            raise BadAnswer("found a public key that is no message")
+            raise BadSignerAnswer("found a public key that is no message")
         key = _key_of(message := protobuf.parse(entry))
         found.append(key)
         if protobuf.number_of(message, 3):
@@ -251,13 +251,13 @@ def keys_of(answer: protobuf.Message) -> Keys:
 def _key_of(message: protobuf.Message) -> jws.VerifyingKey:
     key_id, der = protobuf.text_of(message, 1), protobuf.bytes_of(message, 2)
     if not 0 < len(key_id.encode()) <= MAX_KEY_ID:
-        raise BadAnswer(f'found invalid public key id "{key_id[:MAX_KEY_ID]}"')
+        raise BadSignerAnswer(f'found invalid public key id "{key_id[:MAX_KEY_ID]}"')
     if not der:
-        raise BadAnswer("found empty public key")
+        raise BadSignerAnswer("found empty public key")
     try:
         return replace(jws.verifying_key(load_der_public_key(der)), key_id=key_id)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadAnswer(f"while parsing external public keys: {error}") from None
+        raise BadSignerAnswer(f"while parsing external public keys: {error}") from None
 
 
 def key_id_of(header: str) -> str:
@@ -265,20 +265,20 @@ def key_id_of(header: str) -> str:
     try:
         fields = orjson.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4)))
     except ValueError:
-        raise BadAnswer("it is not JSON in base64url") from None
+        raise BadSignerAnswer("it is not JSON in base64url") from None
     if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
-        raise BadAnswer("while parsing header JSON: not an object of texts")
+        raise BadSignerAnswer("while parsing header JSON: not an object of texts")
     if unknown := fields.keys() - {"alg", "kid", "typ"}:
-        raise BadAnswer(f'while parsing header JSON: json: unknown field "{min(unknown)}"')
+        raise BadSignerAnswer(f'while parsing header JSON: json: unknown field "{min(unknown)}"')
     if fields.get("typ") != "JWT":
-        raise BadAnswer("bad type")
+        raise BadSignerAnswer("bad type")
     key_id = str(fields.get("kid", ""))
     if not key_id:
-        raise BadAnswer("key id missing")
+        raise BadSignerAnswer("key id missing")
     if len(key_id.encode()) > MAX_KEY_ID:
-        raise BadAnswer("key id longer than 1 kb")
+        raise BadSignerAnswer("key id longer than 1 kb")
     if fields.get("alg") not in jws.ALGORITHMS:
-        raise BadAnswer(f'bad signing algorithm "{fields.get("alg", "")}"')
+        raise BadSignerAnswer(f'bad signing algorithm "{fields.get("alg", "")}"')
     return key_id
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kubechronicle.actors.allocation.bands import AddressRange, Pool, lower_band, port_pool
+from kubechronicle.actors.allocation.bands import AddressRange, NumberPool, lower_band, port_pool
 from kubechronicle.actors.allocation.network import DEFAULT_NODE_PORTS
 from kubechronicle.actors.external_answers import decide_with_answers
 
@@ -81,7 +81,7 @@ def test_numbers_are_chosen_from_the_upper_band_at_random() -> None:
 
 
 def test_every_free_number_is_about_as_likely() -> None:
-    pool, random = Pool(0, 9, 0), Random(2)
+    pool, random = NumberPool(0, 9, 0), Random(2)
     drawn = Counter(pool.choose({3, 4, 5}.__contains__, random) for _ in range(7000))
     assert set(drawn) == {0, 1, 2, 6, 7, 8, 9}
     assert all(800 < count < 1200 for count in drawn.values())
@@ -90,7 +90,7 @@ def test_every_free_number_is_about_as_likely() -> None:
 @pytest.mark.parametrize("last", [40_000, 200, None])
 async def test_the_last_free_number_of_many_is_chosen(last: int | None) -> None:
     def chosen() -> int | None:
-        return Pool(1, 60000, 256).choose(lambda number: number != last, Random(3))
+        return NumberPool(1, 60000, 256).choose(lambda number: number != last, Random(3))
 
     assert await decide_with_answers(chosen) == last
 
@@ -108,7 +108,7 @@ def test_an_empty_range_has_no_number() -> None:
 
 
 def test_all_free_numbers_come_in_random_order_the_lower_band_first() -> None:
-    free = Pool(1, 300, 20).free({3, 4, 100}.__contains__, Random(6))
+    free = NumberPool(1, 300, 20).free({3, 4, 100}.__contains__, Random(6))
     assert sorted(free[:18]) == sorted({*range(1, 21)} - {3, 4})
     assert sorted(free[18:]) == sorted({*range(21, 301)} - {100})
     assert free[18:] != sorted(free[18:])

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kubechronicle.actors.loops.garbage.decisions import NOTHING as DO_NOTHING
-from kubechronicle.actors.loops.garbage.decisions import Act, Decision, OwnerState, decide, owner_state
+from kubechronicle.actors.loops.garbage.decisions import Act, GarbageDecision, OwnerState, decide, owner_state
 from kubechronicle.actors.loops.garbage.graph import (
     NOTHING,
     Graph,
-    Node,
-    Reference,
+    GraphNode,
+    OwnerReference,
     foreign_owner,
     node_of,
     reference_of,
@@ -30,20 +30,20 @@ def key(name: str, namespace: str = "default", resource: str = "configmaps") -> 
     return Key(resource, namespace, name)
 
 
-def ref(name: str, *, blocks: bool = False, kind: str = "ConfigMap", api_version: str = "v1") -> Reference:
+def ref(name: str, *, blocks: bool = False, kind: str = "ConfigMap", api_version: str = "v1") -> OwnerReference:
     """Return a reference to the object with uid ``uid-NAME``."""
-    return Reference(api_version, kind, name, f"uid-{name}", blocks)
+    return OwnerReference(api_version, kind, name, f"uid-{name}", blocks)
 
 
-def node(name: str, *owners: Reference, namespace: str = "default", **more: bool) -> Node:
-    return Node(key=key(name, namespace), uid=f"uid-{name}", owners=owners, **more)
+def node(name: str, *owners: OwnerReference, namespace: str = "default", **more: bool) -> GraphNode:
+    return GraphNode(key=key(name, namespace), uid=f"uid-{name}", owners=owners, **more)
 
 
-def waiting(name: str, *owners: Reference) -> Node:
+def waiting(name: str, *owners: OwnerReference) -> GraphNode:
     return node(name, *owners, deleting=True, foreground=True)
 
 
-def put(graph: Graph, one: Node | str, namespace: str = "default") -> Any:
+def put(graph: Graph, one: GraphNode | str, namespace: str = "default") -> Any:
     """Put a node, or an object (by name) that needs no node."""
     if isinstance(one, str):
         return graph.put(key(one, namespace), f"uid-{one}", None)
@@ -84,12 +84,12 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "uid-o"}
         ({"annotations": {"x": '"ownerReferences":[]'}}, None),
     ],
 )
-def test_nodes(metadata: dict[str, Any], expected: Node | None) -> None:
+def test_nodes(metadata: dict[str, Any], expected: GraphNode | None) -> None:
     assert node_of(entry("a", **metadata)) == expected
 
 
 def test_references_of_odd_shape() -> None:
-    assert reference_of({"uid": "u", "blockOwnerDeletion": None}) == Reference("", "", "", "u")
+    assert reference_of({"uid": "u", "blockOwnerDeletion": None}) == OwnerReference("", "", "", "u")
 
 
 # -- the graph --------------------------------------------------------------------------------------------------------
@@ -131,8 +131,8 @@ def test_a_recreated_owner_is_another_object() -> None:
     put(graph, node("a", ref("o")))
     assert graph.put(key("o"), "other", None) is NOTHING
     assert not graph.dependents("other")
-    replaced = Node(key=key("a"), uid="other-a", owners=(ref("p"),))
-    put(graph, node("x", Reference("v1", "ConfigMap", "a", "uid-a")))
+    replaced = GraphNode(key=key("a"), uid="other-a", owners=(ref("p"),))
+    put(graph, node("x", OwnerReference("v1", "ConfigMap", "a", "uid-a")))
     assert set(graph.put(key("a"), "other-a", replaced).to_process) == {key("x")}
     assert set(graph.dependents("uid-p")) == {replaced}
     assert not graph.dependents("uid-o")
@@ -208,7 +208,10 @@ def test_a_resource_that_is_no_longer_served() -> None:
 # -- decisions --------------------------------------------------------------------------------------------------------
 
 A, B, C = ref("a"), ref("b"), ref("c")
-BACKGROUND, FOREGROUND = Decision(Act.DELETE, policy="Background"), Decision(Act.DELETE, policy="Foreground")
+BACKGROUND, FOREGROUND = (
+    GarbageDecision(Act.DELETE, policy="Background"),
+    GarbageDecision(Act.DELETE, policy="Foreground"),
+)
 CHILD = node("child", ref("x"))
 CHILD_WAITS = waiting("child", ref("x"))
 
@@ -221,23 +224,23 @@ CHILD_WAITS = waiting("child", ref("x"))
         ([SOLID, SOLID], [CHILD], DO_NOTHING),
         ([GONE], [], BACKGROUND),
         ([GONE, GONE], [CHILD], BACKGROUND),
-        ([GONE, SOLID], [], Decision(Act.DROP_REFERENCES, (A,))),
-        ([SOLID, WAITING, GONE], [CHILD], Decision(Act.DROP_REFERENCES, (B, C))),
-        ([WAITING, SOLID], [CHILD_WAITS], Decision(Act.DROP_REFERENCES, (A,))),
+        ([GONE, SOLID], [], GarbageDecision(Act.DROP_REFERENCES, (A,))),
+        ([SOLID, WAITING, GONE], [CHILD], GarbageDecision(Act.DROP_REFERENCES, (B, C))),
+        ([WAITING, SOLID], [CHILD_WAITS], GarbageDecision(Act.DROP_REFERENCES, (A,))),
         ([WAITING], [], BACKGROUND),
         ([WAITING, GONE], [], BACKGROUND),
         ([WAITING], [CHILD], FOREGROUND),
         ([WAITING, GONE], [CHILD], FOREGROUND),
         ([WAITING], [CHILD_WAITS], FOREGROUND),  # its references do not block
         ([GONE], [CHILD_WAITS], BACKGROUND),
-        ([UNKNOWN], [], Decision(Act.LATER)),
-        ([UNKNOWN, GONE], [CHILD], Decision(Act.LATER)),
-        ([SOLID, UNKNOWN, GONE], [], Decision(Act.LATER)),
+        ([UNKNOWN], [], GarbageDecision(Act.LATER)),
+        ([UNKNOWN, GONE], [CHILD], GarbageDecision(Act.LATER)),
+        ([SOLID, UNKNOWN, GONE], [], GarbageDecision(Act.LATER)),
         ([INVALID], [], DO_NOTHING),
         ([INVALID, GONE, UNKNOWN], [], DO_NOTHING),
     ],
 )
-def test_decisions_by_owners(owners: list[OwnerState], dependents: list[Node], expected: Decision) -> None:
+def test_decisions_by_owners(owners: list[OwnerState], dependents: list[GraphNode], expected: GarbageDecision) -> None:
     one = node("x", *(A, B, C)[: len(owners)])
     assert decide(one, owners, dependents) == expected
 
@@ -246,33 +249,33 @@ def test_decisions_by_owners(owners: list[OwnerState], dependents: list[Node], e
     ("one", "owner_states", "expected"),
     [
         (node("x", A, foreground=True), [GONE], FOREGROUND),
-        (node("x", A, orphan=True), [GONE], Decision(Act.DELETE, policy="Orphan")),
-        (node("x", A, orphan=True, foreground=True), [GONE], Decision(Act.DELETE, policy="Orphan")),
+        (node("x", A, orphan=True), [GONE], GarbageDecision(Act.DELETE, policy="Orphan")),
+        (node("x", A, orphan=True, foreground=True), [GONE], GarbageDecision(Act.DELETE, policy="Orphan")),
         (node("x", A, deleting=True), [GONE], DO_NOTHING),
-        (node("x", A, deleting=True, orphan=True), [GONE], Decision(Act.ORPHAN_DEPENDENTS)),
-        (node("x", deleting=True, orphan=True, foreground=True), [], Decision(Act.ORPHAN_DEPENDENTS)),
-        (node("x", ref("a", blocks=True)), [WAITING], Decision(Act.UNBLOCK_OWNERS)),
+        (node("x", A, deleting=True, orphan=True), [GONE], GarbageDecision(Act.ORPHAN_DEPENDENTS)),
+        (node("x", deleting=True, orphan=True, foreground=True), [], GarbageDecision(Act.ORPHAN_DEPENDENTS)),
+        (node("x", ref("a", blocks=True)), [WAITING], GarbageDecision(Act.UNBLOCK_OWNERS)),
     ],
 )
-def test_decisions_by_finalizers(one: Node, owner_states: list[OwnerState], expected: Decision) -> None:
+def test_decisions_by_finalizers(one: GraphNode, owner_states: list[OwnerState], expected: GarbageDecision) -> None:
     assert decide(one, owner_states, [CHILD_WAITS] if expected.act is Act.UNBLOCK_OWNERS else [CHILD]) == expected
 
 
 @pytest.mark.parametrize(
     ("dependents", "expected"),
     [
-        ([], Decision(Act.END_FOREGROUND)),
-        ([node("d", ref("x"))], Decision(Act.END_FOREGROUND)),
-        ([node("d", ref("y", blocks=True), ref("x"))], Decision(Act.END_FOREGROUND)),
-        ([node("d", ref("x", blocks=True))], Decision(Act.AWAIT_DEPENDENTS)),
-        ([waiting("d", ref("x", blocks=True))], Decision(Act.AWAIT_DEPENDENTS)),
+        ([], GarbageDecision(Act.END_FOREGROUND)),
+        ([node("d", ref("x"))], GarbageDecision(Act.END_FOREGROUND)),
+        ([node("d", ref("y", blocks=True), ref("x"))], GarbageDecision(Act.END_FOREGROUND)),
+        ([node("d", ref("x", blocks=True))], GarbageDecision(Act.AWAIT_DEPENDENTS)),
+        ([waiting("d", ref("x", blocks=True))], GarbageDecision(Act.AWAIT_DEPENDENTS)),
         (
             [waiting("c", ref("x", blocks=True)), node("d", ref("x", blocks=True)), node("e", ref("x"))],
-            Decision(Act.AWAIT_DEPENDENTS),
+            GarbageDecision(Act.AWAIT_DEPENDENTS),
         ),
     ],
 )
-def test_decisions_that_wait_for_dependents(dependents: list[Node], expected: Decision) -> None:
+def test_decisions_that_wait_for_dependents(dependents: list[GraphNode], expected: GarbageDecision) -> None:
     assert decide(waiting("x", A), [GONE], dependents) == expected
 
 
@@ -284,7 +287,7 @@ def test_decisions_that_wait_for_dependents(dependents: list[Node], expected: De
         ("default", ref("none"), GONE),
         ("other", ref("o"), GONE),
         ("", ref("o"), INVALID),
-        ("default", Reference("v1", "ConfigMap", "o", "another uid"), GONE),
+        ("default", OwnerReference("v1", "ConfigMap", "o", "another uid"), GONE),
         ("default", ref("n", kind="Namespace"), SOLID),
         ("", ref("n", kind="Namespace"), SOLID),
         ("default", ref("o", kind="Secret"), GONE),
@@ -297,7 +300,7 @@ def test_decisions_that_wait_for_dependents(dependents: list[Node], expected: De
         ("default", ref("h", kind="HorizontalPodAutoscaler", api_version="autoscaling/v2"), SOLID),
     ],
 )
-def test_states_of_owners(namespace: str, reference: Reference, expected: OwnerState) -> None:
+def test_states_of_owners(namespace: str, reference: OwnerReference, expected: OwnerState) -> None:
     waits = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
     there = [
         entry("o"),

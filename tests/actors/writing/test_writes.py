@@ -19,7 +19,7 @@ from kubechronicle.actors.writing import requests, targets
 from kubechronicle.actors.writing.writes import Caller, Target
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
-from kubechronicle.eventlog.memory.faults import Fault, Gate
+from kubechronicle.eventlog.memory.faults import Fault, FaultGate
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation, Who
 
@@ -35,13 +35,13 @@ async def replicas() -> AsyncIterator[Replicas]:
 
 
 @contextmanager
-def lagging(server: InProcess) -> Iterator[Gate]:
+def lagging(server: InProcess) -> Iterator[FaultGate]:
     """Keep commits of others from this replica's views until the gate is released."""
     with server.log.hold("read") as gate:
         yield gate
 
 
-async def behind(gate: Gate, act: Callable[[], Awaitable[Answer]]) -> Answer:
+async def behind(gate: FaultGate, act: Callable[[], Awaitable[Answer]]) -> Answer:
     """Run ``act`` on the lagging view until it blocks, then let the view catch up."""
     answers: list[Answer] = []
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.access import bound_rules, rbac
-from kubechronicle.api.access.bound_rules import BoundRules, Listed, Question, Stored
+from kubechronicle.api.access.bound_rules import BoundRules, ListedRules, RightQuestion, Stored
 from kubechronicle.api.values.steps import finish
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -39,7 +39,7 @@ class Plain:
                 found.append((space, name, role, fitting[0]))
         return found
 
-    def reason(self, user: str, groups: Sequence[str], namespace: str, question: Question) -> str | None:
+    def reason(self, user: str, groups: Sequence[str], namespace: str, question: RightQuestion) -> str | None:
         for space, name, role, subject in self.through(user, groups, namespace):
             for rule in self.roles.get(role, ()):
                 if rbac.permits_resource(rule, question.verb, "", question.resource, "", question.name):
@@ -89,14 +89,14 @@ def test_the_answers_are_those_of_each_binding_in_turn(step: int, monkeypatch: p
         namespace = draw.choice(("", "x", "y"))
         grants = finish(bound.grants(user, groups, namespace))
         for resource in ("p", "q", "r", "s"):
-            question = Question(verb="get", resource=resource)
+            question = RightQuestion(verb="get", resource=resource)
             reason = plain.reason(user, groups, namespace, question)
             assert finish(bound.reason(grants, question)) == reason
             assert bound.permits(grants, question) is (reason is not None)
             assert bound.permits_all(grants, question) is (reason is not None)
         through = plain.through(user, groups, namespace)
         found = [each for each in bound.rules(grants) if each is not None]
-        assert [each.rules if isinstance(each, Listed) else each for each in found] == [
+        assert [each.rules if isinstance(each, ListedRules) else each for each in found] == [
             plain.roles.get(role) or bound_rules._not_found(role) for _, _, role, _ in through
         ]
         missing = [bound_rules._not_found(role) for _, _, role, _ in through if role not in plain.roles]
@@ -115,7 +115,7 @@ def test_a_binding_that_changes_between_two_steps(monkeypatch: pytest.MonkeyPatc
     for number in range(4):
         bind(f"b{number}", f"g{number}")
     groups = tuple(f"g{number}" for number in range(4))
-    steps = bound.reason(finish(bound.grants("u", groups, "")), Question(verb="get", resource="p"))
+    steps = bound.reason(finish(bound.grants("u", groups, "")), RightQuestion(verb="get", resource="p"))
     next(steps)  # it has seen b0
     bind("b0", "other")
     assert finish(steps) == 'RBAC: allowed by ClusterRoleBinding "b1" of ClusterRole "r" to Group "g1"'

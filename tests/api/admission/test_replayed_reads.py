@@ -10,8 +10,8 @@ from msgspec import Raw
 
 from kubechronicle.api.admission import replayed_reads
 from kubechronicle.api.admission.logged_changes import LoggedChange, LoggedRequest, Name, Reference
-from kubechronicle.api.admission.logged_writes import Write, Writes
-from kubechronicle.api.admission.policy_sources import Binding, Policy
+from kubechronicle.api.admission.logged_writes import LoggedWrites, Write
+from kubechronicle.api.admission.policy_sources import Policy, PolicyBinding
 from kubechronicle.api.admission.replays import Outcome, PolicyReplay, Reading
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.registry.registry import known_registry
@@ -26,7 +26,7 @@ def policy(*expressions: str, binding: dict[str, Any] | None = None, **spec: Any
     whole = {"matchConstraints": {"resourceRules": RULES}, "validations": validations, **spec}
     made = Policy({"metadata": {"name": "p"}, "spec": whole}, Validator)
     bound = {"policyName": "p", "validationActions": ["Deny"], **(binding or {})}
-    made.bindings = [Binding({"metadata": {"name": "b"}, "spec": bound})]
+    made.bindings = [PolicyBinding({"metadata": {"name": "b"}, "spec": bound})]
     return made
 
 
@@ -63,7 +63,7 @@ def write(replicas: int, name: str = "a", user: str = "jane", previous: str = "7
         previous,
         after=Raw(json.dumps(obj).encode()),
     )
-    return Writes(REGISTRY, old_read=False).write_of(change, "pods")
+    return LoggedWrites(REGISTRY, old_read=False).write_of(change, "pods")
 
 
 def messages(judge: PolicyReplay, one: Write, state: State) -> list[str]:

@@ -10,14 +10,14 @@ import pytest
 
 from kubechronicle.api.admission import patches
 from kubechronicle.api.admission.rejections import denial
-from kubechronicle.api.admission.reviews import ALLOWED, Answer, CallFailed, answer_of, is_warning, version_of
+from kubechronicle.api.admission.reviews import ALLOWED, CallFailed, WebhookAnswer, answer_of, is_warning, version_of
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import builtin_registry
 
 CONFIG_MAPS = builtin_registry().builtin("", "v1", "configmaps")
 
 
-def answered(*, mutating: bool = True, version: str = "v1", review: Any = None, **response: Any) -> Answer:
+def answered(*, mutating: bool = True, version: str = "v1", review: Any = None, **response: Any) -> WebhookAnswer:
     value = {
         "apiVersion": f"admission.k8s.io/{version}",
         "kind": "AdmissionReview",
@@ -116,7 +116,9 @@ def test_unusable_answers(fields: dict[str, Any], why: str) -> None:
 @pytest.mark.parametrize("mutating", [True, False])
 def test_usual_answers(fields: dict[str, Any], mutating: bool) -> None:
     assert answered(mutating=mutating, **fields) is ALLOWED
-    assert answered(mutating=mutating, allowed=False, **fields) == Answer(False, fields.get("status", {}), b"", [], {})
+    assert answered(mutating=mutating, allowed=False, **fields) == WebhookAnswer(
+        False, fields.get("status", {}), b"", [], {}
+    )
     if mutating:
         changing = answered(patch="W10=", patchType="JSONPatch", **fields)
         assert (changing.allowed, changing.patch) == (True, b"[]")

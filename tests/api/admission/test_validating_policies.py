@@ -8,16 +8,16 @@ import pytest
 
 from kubechronicle.api.admission import policy_programs
 from kubechronicle.api.admission.policy_programs import EXHAUSTED, Compiler, Failed, OutOfBudget, Stage
-from kubechronicle.api.admission.validating_policies import Annotation, Failure, Validator, Verdict
+from kubechronicle.api.admission.validating_policies import Annotation, Failure, PolicyVerdict, Validator
 from kubechronicle.api.cel.admission import VARIABLE
-from kubechronicle.api.cel.library.authorization import Authorizer, Decision
+from kubechronicle.api.cel.library.authorization import AuthorizerDecision, AuthorizerValue
 
 OBJECT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}
 LONG = [0] * 2000
 
 
-def decided(spec: dict[str, Any], **values: Any) -> Verdict:
-    authorizer = {"authorizer": Authorizer(lambda question: Decision(allowed=question.verb == "get"))}
+def decided(spec: dict[str, Any], **values: Any) -> PolicyVerdict:
+    authorizer = {"authorizer": AuthorizerValue(lambda question: AuthorizerDecision(allowed=question.verb == "get"))}
     return Validator({"spec": spec}).decide({"object": OBJECT, "oldObject": None, **values}, authorizer)
 
 
@@ -77,26 +77,26 @@ def test_variables_are_evaluated_when_read_and_name_each_other() -> None:
 def test_a_variable_is_evaluated_once_in_a_stage() -> None:
     asked: list[str] = []
 
-    def decide(question: Any) -> Decision:
+    def decide(question: Any) -> AuthorizerDecision:
         asked.append(question.verb)
-        return Decision(allowed=True)
+        return AuthorizerDecision(allowed=True)
 
     expression = "authorizer.path('/healthz').check('get').allowed()"
     spec = {
         "variables": [{"name": "may", "expression": expression}],
         "validations": [{"expression": "variables.may && variables.may"}, {"expression": "variables.may"}],
     }
-    verdict = Validator({"spec": spec}).decide({"object": OBJECT}, {"authorizer": Authorizer(decide)})
+    verdict = Validator({"spec": spec}).decide({"object": OBJECT}, {"authorizer": AuthorizerValue(decide)})
     assert (verdict.failures, asked) == ([], ["get"])
 
 
 def test_a_false_condition_outweighs_one_that_fails() -> None:
     failing, false = {"name": "f", "expression": "object.none == 1"}, {"name": "n", "expression": "false"}
     spec: dict[str, Any] = {"validations": [{"expression": "false"}], "matchConditions": [failing, false]}
-    assert decided(spec) == Verdict()
+    assert decided(spec) == PolicyVerdict()
     spec["matchConditions"] = [failing, {"name": "y", "expression": "true"}]
     assert messages(spec) == ["expression 'object.none == 1' resulted in error: no such key: none"]
-    assert decided({**spec, "failurePolicy": "Ignore"}) == Verdict()
+    assert decided({**spec, "failurePolicy": "Ignore"}) == PolicyVerdict()
 
 
 def test_conditions_do_not_see_the_namespace() -> None:

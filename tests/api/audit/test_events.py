@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.audit.events import Event, json_bytes, legacy_line, shown_times
+from kubechronicle.api.audit.events import AuditEvent, json_bytes, legacy_line, shown_times
 from kubechronicle.api.audit.payloads import Payload, json_of
 from kubechronicle.api.codecs import protobuf
 
@@ -31,8 +31,8 @@ def values(**more: Any) -> dict[str, Any]:
     }
 
 
-def event(values: dict[str, Any], *objects: Payload) -> Event:
-    return Event(json_bytes(values)[:-1], b"}", *objects)
+def event(values: dict[str, Any], *objects: Payload) -> AuditEvent:
+    return AuditEvent(json_bytes(values)[:-1], b"}", *objects)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_objects_are_in_the_event() -> None:
     assert found["requestReceivedTimestamp"] == "1970-01-01T00:00:00.500000Z"
     assert list(found)[:3] == ["kind", "apiVersion", "level"]
     assert b"\n" not in made.encoded()
-    line = Event.of(made.encoded() + b"\n")
+    line = AuditEvent.of(made.encoded() + b"\n")
     assert line.encoded() == made.encoded()
     assert "requestObject" not in line.facts()
 

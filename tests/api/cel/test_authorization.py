@@ -8,9 +8,9 @@ from kubechronicle.api.cel import CompileError, EvaluationError, base_environmen
 from kubechronicle.api.cel.library.authorization import (
     AUTHORIZER,
     RESOURCE_CHECK,
-    Authorizer,
-    Decision,
-    Question,
+    AuthorizerDecision,
+    AuthorizerQuestion,
+    AuthorizerValue,
     ResourceCheck,
 )
 
@@ -19,57 +19,62 @@ ENVIRONMENT = base_environment().extend(
 )
 
 
-def ask(expression: str, decision: Decision = Decision(True)) -> tuple[object, list[Question]]:  # noqa: B008
-    questions: list[Question] = []
+ALLOWED = AuthorizerDecision(True)
 
-    def decide(question: Question) -> Decision:
+
+def ask(expression: str, decision: AuthorizerDecision = ALLOWED) -> tuple[object, list[AuthorizerQuestion]]:
+    questions: list[AuthorizerQuestion] = []
+
+    def decide(question: AuthorizerQuestion) -> AuthorizerDecision:
         questions.append(question)
         return decision
 
-    own = Question(group="apps", resource="deployments", namespace="n", name="d")
-    variables = {"authorizer": Authorizer(decide), "authorizer.requestResource": ResourceCheck(decide, own)}
+    own = AuthorizerQuestion(group="apps", resource="deployments", namespace="n", name="d")
+    variables = {"authorizer": AuthorizerValue(decide), "authorizer.requestResource": ResourceCheck(decide, own)}
     return ENVIRONMENT.compile(expression).evaluate(variables), questions
 
 
 @pytest.mark.parametrize(
     ("expression", "question"),
     [
-        ("authorizer.path('/healthz').check('get').allowed()", Question(verb="get", path="/healthz")),
+        ("authorizer.path('/healthz').check('get').allowed()", AuthorizerQuestion(verb="get", path="/healthz")),
         (
             "authorizer.group('').resource('pods').namespace('default').check('create').allowed()",
-            Question(verb="create", resource="pods", namespace="default"),
+            AuthorizerQuestion(verb="create", resource="pods", namespace="default"),
         ),
         (
             "authorizer.group('apps').resource('deployments').subresource('scale').namespace('n').name('x')"
             ".check('get').allowed()",
-            Question(verb="get", group="apps", resource="deployments", subresource="scale", namespace="n", name="x"),
+            AuthorizerQuestion(
+                verb="get", group="apps", resource="deployments", subresource="scale", namespace="n", name="x"
+            ),
         ),
         (
             "authorizer.serviceAccount('default', 'my-account').group('').resource('pods').check('list').allowed()",
-            Question(verb="list", service_account=("default", "my-account"), resource="pods"),
+            AuthorizerQuestion(verb="list", service_account=("default", "my-account"), resource="pods"),
         ),
         (
             "authorizer.group('').resource('pods').fieldSelector('spec.nodeName=n').labelSelector('a=b')"
             ".check('list').allowed()",
-            Question(verb="list", resource="pods", field_selector="spec.nodeName=n", label_selector="a=b"),
+            AuthorizerQuestion(verb="list", resource="pods", field_selector="spec.nodeName=n", label_selector="a=b"),
         ),
         (
             "authorizer.requestResource.check('delete').allowed()",
-            Question(verb="delete", group="apps", resource="deployments", namespace="n", name="d"),
+            AuthorizerQuestion(verb="delete", group="apps", resource="deployments", namespace="n", name="d"),
         ),
         (
             "authorizer.requestResource.name('').namespace('').check('*').allowed()",
-            Question(verb="*", group="apps", resource="deployments"),
+            AuthorizerQuestion(verb="*", group="apps", resource="deployments"),
         ),
     ],
 )
-def test_question_of_a_check(expression: str, question: Question) -> None:
+def test_question_of_a_check(expression: str, question: AuthorizerQuestion) -> None:
     assert ask(expression) == (True, [question])
 
 
 def test_fields_of_the_answer() -> None:
     expression = "authorizer.path('/x').check('get')"
-    refused = Decision(False, "because", "it broke")
+    refused = AuthorizerDecision(False, "because", "it broke")
     assert ask(f"{expression}.allowed()", refused)[0] is False
     assert ask(f"{expression}.reason()", refused)[0] == "because"
     assert ask(f"{expression}.errored()", refused)[0] is True
@@ -105,7 +110,7 @@ def test_questions_that_do_not_compile(expression: str) -> None:
 def test_cost_of_questions() -> None:
     def cost(expression: str) -> int:
         program = ENVIRONMENT.compile(expression)
-        return program.evaluate_with_cost({"authorizer": Authorizer(lambda question: Decision(True))})[1]
+        return program.evaluate_with_cost({"authorizer": AuthorizerValue(lambda question: AuthorizerDecision(True))})[1]
 
     assert cost("authorizer.path('/healthz')") == 2
     assert cost("authorizer.path('/healthz').check('get').allowed()") == 350_003

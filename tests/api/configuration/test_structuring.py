@@ -11,9 +11,9 @@ import pytest
 
 from kubechronicle.api.configuration.structuring import (
     Duration,
-    Key,
-    Problem,
+    FieldKey,
     StructureError,
+    StructureProblem,
     ZeroIsDefault,
     fields_of,
     structure,
@@ -40,11 +40,11 @@ class Rule:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
     kind: Literal["File", "Document"] = "File"
-    ca_file: Annotated[str, Key("certificate-authority")] = ""
+    ca_file: Annotated[str, FieldKey("certificate-authority")] = ""
     key: bytes = b""
     timeout: Annotated[Duration, ZeroIsDefault] = FIVE
     cache_size: int | None = None
-    is_on: Annotated[bool | None, Key("on")] = None
+    is_on: Annotated[bool | None, FieldKey("on")] = None
     first: Rule | None = None
     rules: tuple[Rule, ...] = ()
     labels: Mapping[str, str] | None = None
@@ -122,10 +122,10 @@ def test_an_error_names_every_problem() -> None:
     with pytest.raises(StructureError) as caught:
         structure({"rules": [{"level": "None", "stages": [1]}, {"x": 1}], "on": 1}, File)
     assert caught.value.problems == (
-        Problem("on", "must be true or false, not a whole number"),
-        Problem("rules[0].stages[0]", "must be a string, not a whole number"),
-        Problem("rules[1].level", "is required"),
-        Problem("rules[1].x", "is unknown here; the known keys are level, stages"),
+        StructureProblem("on", "must be true or false, not a whole number"),
+        StructureProblem("rules[0].stages[0]", "must be a string, not a whole number"),
+        StructureProblem("rules[1].level", "is required"),
+        StructureProblem("rules[1].x", "is unknown here; the known keys are level, stages"),
     )
 
 

@@ -6,9 +6,9 @@ import re
 from random import Random
 from typing import Any
 
-from kubechronicle.api.declarative.enforcement import Compiler
+from kubechronicle.api.declarative.enforcement import TagCompiler
 from kubechronicle.api.declarative.functions import EVERY_LEVEL
-from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, Field, GoType, Release
+from kubechronicle.api.kinds.reading import LIST, MAP, POINTER, Declared, GoType, KindField, PublishedRelease
 
 TEXTS = (
     *("", "a", "a-b", "a.b", "A.b", "-a", "example.com/a", "Example.com/a", "example.com/a_b", "/a", "a/", "a/b/c"),
@@ -32,7 +32,7 @@ SPECIAL = {
 OPTION = re.compile(r'if(?:En|Dis)abled\("?(\w+)"?\)')
 
 
-def options_of(release: Release) -> list[str]:
+def options_of(release: PublishedRelease) -> list[str]:
     """Return the options of all tags of a release."""
     tags = (tag for declared in release.types() for field in declared.fields for tag in field.tags)
     return sorted({name for tag in tags for name in OPTION.findall(tag)})
@@ -41,10 +41,10 @@ def options_of(release: Release) -> list[str]:
 class Drawing:
     """Draws objects of the types of a release. Fields from which rules are reached are drawn more often."""
 
-    def __init__(self, release: Release, seed: int) -> None:
+    def __init__(self, release: PublishedRelease, seed: int) -> None:
         self._release = release
         self._chance = Random(seed)
-        self._compiler = Compiler(release, EVERY_LEVEL)
+        self._compiler = TagCompiler(release, EVERY_LEVEL)
 
     def object(self, declared: Declared) -> dict[str, Any]:
         """Return an object of a kind."""
@@ -74,7 +74,7 @@ class Drawing:
                 result.append(self.changed(declared, item))
         return result
 
-    def _fields(self, declared: Declared) -> list[Field]:
+    def _fields(self, declared: Declared) -> list[KindField]:
         return [field for field, _ in declared.members.values()]
 
     def _declared(self, kind: GoType) -> Declared | None:
@@ -97,7 +97,7 @@ class Drawing:
             kind = kind.of
         return "." in kind.name and self._compiler.rule(kind.name) is not None
 
-    def _put(self, made: dict[str, Any], field: Field, depth: int) -> None:
+    def _put(self, made: dict[str, Any], field: KindField, depth: int) -> None:
         if field.name in ("kind", "apiVersion"):
             return
         value = self._value(field.type, depth + 1)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.declarative.enforcement import Compiler
+from kubechronicle.api.declarative.enforcement import TagCompiler
 from kubechronicle.api.declarative.functions import BETA, ENFORCED, STANDARD
-from kubechronicle.api.declarative.rules import Operation
+from kubechronicle.api.declarative.rules import RuleOperation
 from kubechronicle.api.kinds import reading
 
 ANSWERS = Path(__file__).parent / "reference" / "answers.jsonl"
@@ -23,8 +23,8 @@ BELOW_BETA = frozenset((STANDARD,))
 
 
 @cache
-def compiler(levels: frozenset[str]) -> Compiler:
-    return Compiler(reading.release("1.37"), levels)
+def compiler(levels: frozenset[str]) -> TagCompiler:
+    return TagCompiler(reading.release("1.37"), levels)
 
 
 def answers() -> Iterator[dict[str, Any]]:
@@ -34,7 +34,7 @@ def answers() -> Iterator[dict[str, Any]]:
 
 def found(answer: dict[str, Any], levels: frozenset[str]) -> list[tuple[str, str, str]]:
     rule = compiler(levels).rule(name(answer))
-    op = Operation(update=answer["old"] is not None, option=lambda name: name in answer["options"])
+    op = RuleOperation(update=answer["old"] is not None, option=lambda name: name in answer["options"])
     causes = () if rule is None else rule(op, "", answer["object"], answer["old"])
     return [(cause.reason, cause.field, cause.message) for cause in causes]
 

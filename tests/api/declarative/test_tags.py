@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.declarative.enforcement import Compiler
+from kubechronicle.api.declarative.enforcement import TagCompiler
 from kubechronicle.api.declarative.executors import EXECUTORS
 from kubechronicle.api.declarative.formats import CUSTOM, FORMATS
 from kubechronicle.api.declarative.functions import ENFORCED, EVERY_LEVEL, STANDARD
-from kubechronicle.api.declarative.rules import Operation
+from kubechronicle.api.declarative.rules import RuleOperation
 from kubechronicle.api.declarative.tags import PREFIX, Tag, parse, parsed
 from kubechronicle.api.kinds import reading
-from kubechronicle.api.kinds.reading import Package, Release
+from kubechronicle.api.kinds.reading import Package, PublishedRelease
 
 MINORS = ("1.36", "1.37")
 Check = Callable[..., list[str]]
@@ -75,7 +75,7 @@ def test_every_executor_has_a_tag() -> None:
 @pytest.mark.parametrize("minor", MINORS)
 def test_every_type_of_a_release_is_compiled(minor: str) -> None:
     release = reading.release(minor)
-    compiler = Compiler(release, EVERY_LEVEL)
+    compiler = TagCompiler(release, EVERY_LEVEL)
     for declared in release.types():
         compiler.rule(declared.full_name)
 
@@ -103,12 +103,12 @@ def check(tmp_path: Path) -> Check:
     ) -> list[str]:
         file = tmp_path / "x.v1.txt"
         file.write_text("# Types\ngroup=x version=v1 model=x\n\n" + types)
-        release = Release.__new__(Release)
+        release = PublishedRelease.__new__(PublishedRelease)
         release.packages = {"x.v1": Package(release, file)}
-        rule = Compiler(release, levels).rule("x.v1.T")
+        rule = TagCompiler(release, levels).rule("x.v1.T")
         if rule is None:
             return ["no rule"]
-        return [str(cause) for cause in rule(Operation(update=old is not None, option=options.get), "", new, old)]
+        return [str(cause) for cause in rule(RuleOperation(update=old is not None, option=options.get), "", new, old)]
 
     return run
 
@@ -326,16 +326,16 @@ def test_inlined_structs_have_no_path_of_their_own(check: Check) -> None:
 
 
 def test_rules_that_kubernetes_writes_by_hand() -> None:
-    rule = Compiler(reading.release("1.37")).rule("core.v1.EvictionResponder")
+    rule = TagCompiler(reading.release("1.37")).rule("core.v1.EvictionResponder")
     assert rule is not None
     given = {"name": "x.k8s.io/a", "priority": 5}
-    assert [str(cause) for cause in rule(Operation(update=False), "spec", given, None)] == [
+    assert [str(cause) for cause in rule(RuleOperation(update=False), "spec", given, None)] == [
         'spec.name: Invalid value: "x.k8s.io/a": domain names *.k8s.io, *.kubernetes.io are reserved',
         "spec.priority: Invalid value: 5: priorities 0-999 are reserved for responders with *.k8s.io suffix",
     ]
 
 
 def test_subresources_with_rules() -> None:
-    compiler = Compiler(reading.release("1.37"))
+    compiler = TagCompiler(reading.release("1.37"))
     assert compiler.subresources("apps.v1.Deployment") == {"/", "/scale", "/status"}
     assert compiler.subresources("autoscaling.v1.Scale") == {"/scale"}

@@ -8,10 +8,10 @@ import pytest
 
 from kubechronicle.api.builtin.flowcontrol import bootstrap
 from kubechronicle.api.flow_control.limits import (
-    Claim,
     Demand,
     Limits,
-    Unusable,
+    SeatClaim,
+    UnusableLimits,
     adjusted,
     allocate,
     level_spec,
@@ -35,7 +35,9 @@ OBSERVED = {
 def test_the_seats_are_those_of_kube_apiserver() -> None:
     limits = shared(SPECS, 3000)
     exempt = Demand(high=1)
-    claims = {spec.name: Claim(spec.exempt, limits[spec.name], exempt if spec.exempt else Demand()) for spec in SPECS}
+    claims = {
+        spec.name: SeatClaim(spec.exempt, limits[spec.name], exempt if spec.exempt else Demand()) for spec in SPECS
+    }
     current, _ = adjusted(claims)
     assert {
         name: (limits[name].nominal, limits[name].lower, limits[name].upper, current[name]) for name in OBSERVED
@@ -60,9 +62,9 @@ def test_demand_moves_seats() -> None:
     idle.update({0: 10.0}, 0)
     current, _ = adjusted(
         {
-            "busy": Claim(False, limits["busy"], busy),
-            "idle": Claim(False, limits["idle"], idle),
-            "exempt": Claim(True, limits["exempt"], Demand(high=3)),
+            "busy": SeatClaim(False, limits["busy"], busy),
+            "idle": SeatClaim(False, limits["idle"], idle),
+            "exempt": SeatClaim(True, limits["exempt"], Demand(high=3)),
         }
     )
     assert current == {"busy": 75, "idle": 25, "exempt": 3}
@@ -105,5 +107,5 @@ def test_parts_are_within_their_bounds_and_proportional_between() -> None:
     ],
 )
 def test_a_contradictory_level_is_unusable(name: str, spec: dict[str, object]) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableLimits):
         level_spec({"metadata": {"name": name}, "spec": spec})

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from kubechronicle.api.flow_control.pace import BUDGET, FIRST_COST, LEAST_COST, LONG, MEASURED, MOST_COST, Pace, Part
+from kubechronicle.api.flow_control.pace import (
+    BUDGET,
+    FIRST_COST,
+    LEAST_COST,
+    LONG,
+    MEASURED,
+    MOST_COST,
+    Pace,
+    TicketPart,
+)
 
 
-def part(pace: Pace, share: float = 0.0) -> Part:
-    made = Part(pace)
+def part(pace: Pace, share: float = 0.0) -> TicketPart:
+    made = TicketPart(pace)
     made.share = share
     return made
 
 
-def begun(one: Part, seats: int = 1) -> int:
+def begun(one: TicketPart, seats: int = 1) -> int:
     """Return how many requests begin before one is held back."""
     for number in range(1000):
         if not one.begins(seats):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from quota_objects import Object, container, evaluator, facts, pod
 
 from kubechronicle.api.quota import amounts, claims, pods, scopes, totals
-from kubechronicle.api.quota.check import Exceeded, ScopesNotCovered, Write, charges
+from kubechronicle.api.quota.check import Exceeded, QuotaWrite, ScopesNotCovered, charges
 from kubechronicle.api.quota.evaluators import Measure
 from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.quota.scopes import Selector
@@ -110,7 +110,7 @@ def check(
     quotas: list[Object], new: Object, old: Object | None = None, *, resource: str = "pods", subresource: str = ""
 ) -> list[tuple[int, dict[str, str]]]:
     operation = "CREATE" if old is None else "UPDATE"
-    write = Write(operation=operation, subresource=subresource, new=new, old=old)
+    write = QuotaWrite(operation=operation, subresource=subresource, new=new, old=old)
     return finish(charges(quotas, evaluator(resource), write, facts()))
 
 
@@ -232,7 +232,7 @@ HIGH = Selector("PriorityClass", "In", ("high",))
 def limited(
     limit: LimitedResource, quotas: list[Object], new: Object, old: Object | None = None, *, resource: str = "pods"
 ) -> list[tuple[int, dict[str, str]]]:
-    write = Write(operation="CREATE" if old is None else "UPDATE", subresource="", new=new, old=old)
+    write = QuotaWrite(operation="CREATE" if old is None else "UPDATE", subresource="", new=new, old=old)
     return finish(charges(quotas, evaluator(resource), write, facts(), [limit]))
 
 

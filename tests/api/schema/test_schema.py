@@ -198,13 +198,13 @@ def test_times_are_whole_seconds_in_utc(given: str, canonical: str | None) -> No
     ],
 )
 def test_malformed_times(given: str, message: str) -> None:
-    with pytest.raises(values.DecodeError) as caught:
+    with pytest.raises(values.ValueDecodeError) as caught:
         values.time(given)
     assert caught.value.text == message
 
 
 def test_microtimes_need_six_digits() -> None:
-    with pytest.raises(values.DecodeError, match=r'cannot parse "\.1Z" as "\.000000"'):
+    with pytest.raises(values.ValueDecodeError, match=r'cannot parse "\.1Z" as "\.000000"'):
         values.microtime("2026-01-02T03:04:05.1Z")
 
 

@@ -16,7 +16,7 @@ from kubechronicle.eventlog.errors import Compacted, OutcomeUnknown
 from kubechronicle.eventlog.memory import branches as memory_branches
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.postgres import branch_rows
-from kubechronicle.eventlog.queries.branches import BranchAnswer, BranchFull, BranchGone, BranchTable, Outcome
+from kubechronicle.eventlog.queries.branches import BranchAnswer, BranchFull, BranchGone, BranchOutcome, BranchTable
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Rejected, Transaction, Who
 
 Opener = Callable[[], Awaitable[Any]]
@@ -101,14 +101,14 @@ async def test_a_batch_is_appended_once_and_a_lost_one_never(main: Any, branch: 
     record = await _record(main, branch)
     batch, lost = uuid.uuid4(), uuid.uuid4()
     first = await table.append(branch, batch, 0, [record], [JANE])
-    assert first.outcome is Outcome.APPENDED
+    assert first.outcome is BranchOutcome.APPENDED
     assert await table.append(branch, batch, 0, [record], [JANE]) == first
     assert (await table.settle(branch, batch)) == first
     settled = await table.settle(branch, lost)
-    assert (settled.outcome, settled.epoch) == (Outcome.BEHIND, 1)
+    assert (settled.outcome, settled.epoch) == (BranchOutcome.BEHIND, 1)
     # The straggler of the lost batch arrives after all: its epoch has passed.
     late = await table.append(branch, lost, 0, [_after(record)], [JANE])
-    assert late == BranchAnswer(Outcome.BEHIND, 1)
+    assert late == BranchAnswer(BranchOutcome.BEHIND, 1)
     log = BranchLog(main, branch, BASE)
     assert await append(log, write(B)) == [[43]]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
-from kubechronicle.eventlog.encryption.providers import Chain
+from kubechronicle.eventlog.encryption.providers import ProviderChain
 from kubechronicle.eventlog.errors import TransformError
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
@@ -109,7 +109,7 @@ async def test_an_object_that_cannot_be_encrypted_is_not_appended() -> None:
 
     log = EncryptedLog(MemoryLog(MemoryStore()), contents("aesgcm:a", resource="secrets"))
     statistics = log.contents.statistics
-    log.contents.use({"secrets": Chain([(b"k8s:enc:x:", Broken())], statistics=statistics)})
+    log.contents.use({"secrets": ProviderChain([(b"k8s:enc:x:", Broken())], statistics=statistics)})
     with pytest.raises(TransformError, match="no key"):
         await log.append(batch(change(SECRET, Operation.CREATE)))
     assert (await log.head()).revision == 0
@@ -130,7 +130,7 @@ async def test_stale_rows_are_those_that_would_be_written_otherwise_today() -> N
 
 async def test_without_a_configuration_the_log_below_appends() -> None:
     below = MemoryLog(MemoryStore())
-    log = EncryptedLog(below, Contents())
+    log = EncryptedLog(below, EncryptedContents())
     assert log.append == below.append
     await EncryptedLog(below, contents("aesgcm:a")).append(batch(change(SECRET, Operation.CREATE, text=PLANTED)))
     (record,) = await log.read(after=0, limit=10)

@@ -6,10 +6,10 @@ import pytest
 import trio
 
 from kubechronicle.eventlog.encryption import kms, protobuf
-from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents
 from kubechronicle.eventlog.encryption.errors import KeyServiceError, TransformError
 from kubechronicle.eventlog.encryption.kms import KmsProvider, hash_of, key_id_of
-from kubechronicle.eventlog.encryption.providers import Chain
+from kubechronicle.eventlog.encryption.providers import ProviderChain
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
 from kubechronicle.eventlog.encryption.stored_form import decode
 from kubechronicle.eventlog.records import Key
@@ -29,7 +29,7 @@ class Bench:
         self.now = 1_000_000.0
         self.statistics = EncryptionStatistics()
         self.provider = KmsProvider("vault", self.service, self.statistics, clock=lambda: self.now)
-        self.contents = Contents({"*.*": Chain([(PREFIX, self.provider)], statistics=self.statistics)})
+        self.contents = EncryptedContents({"*.*": ProviderChain([(PREFIX, self.provider)], statistics=self.statistics)})
 
     async def check(self) -> str:
         self.now += kms.HEALTHY_TTL

@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents
 from kubechronicle.eventlog.encryption.errors import TransformError
-from kubechronicle.eventlog.encryption.providers import Chain
+from kubechronicle.eventlog.encryption.providers import ProviderChain
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
 from kubechronicle.eventlog.records import Key
 from tests.support.encryption.providers import chain, contents
@@ -17,7 +17,7 @@ BODY = b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"x":
 KEY = Key("secrets", "default", "a")
 
 
-def value(one: Chain) -> bytes:
+def value(one: ProviderChain) -> bytes:
     return b"".join(one.encrypt("secrets", b"{secret", ABOUT))
 
 
@@ -67,7 +67,7 @@ def test_another_key_of_the_same_name_fails_to_decrypt() -> None:
 
 def test_the_most_specific_configuration_of_a_resource_counts() -> None:
     chains = {name: chain("identity") for name in ("secrets", "*.", "deployments.apps", "*.apps", "*.*", "events")}
-    configured = Contents(chains)
+    configured = EncryptedContents(chains)
     expected = {
         "secrets": "secrets",
         "configmaps": "*.",
@@ -106,8 +106,8 @@ def test_an_object_is_bound_to_its_key() -> None:
 def test_without_a_configuration_encrypted_objects_are_refused() -> None:
     stored = contents("aesgcm:a").encrypted(KEY, BODY)
     with pytest.raises(TransformError, match="identity transformer tried to read encrypted data"):
-        Contents().decrypted_nowait(KEY, stored)
-    assert Contents().decrypted_nowait(KEY, BODY) == (BODY, False)
+        EncryptedContents().decrypted_nowait(KEY, stored)
+    assert EncryptedContents().decrypted_nowait(KEY, BODY) == (BODY, False)
 
 
 @pytest.mark.parametrize("data", [b'"?"', b"1", b"null", b'"YQ"'])

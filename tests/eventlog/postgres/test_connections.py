@@ -358,19 +358,19 @@ async def test_a_query_without_an_answer_does_not_block_the_listener(
 ) -> None:
     """As with an idle connection of the pool that died unnoticed."""
     from kubechronicle.eventlog.postgres import listener as postgres_listener
-    from kubechronicle.eventlog.postgres.session import Pool
+    from kubechronicle.eventlog.postgres.session import SessionPool
 
     monkeypatch.setattr(postgres_listener, "CHECK_SECONDS", 0.2)
-    fetch, calls = Pool.fetch, 0
+    fetch, calls = SessionPool.fetch, 0
 
-    async def first_call_hangs(self: Pool, sql: str, *arguments: object) -> Any:
+    async def first_call_hangs(self: SessionPool, sql: str, *arguments: object) -> Any:
         nonlocal calls
         calls += 1
         if calls == 1:
             await trio.sleep_forever()
         return await fetch(self, sql, *arguments)
 
-    monkeypatch.setattr(Pool, "fetch", first_call_hangs)
+    monkeypatch.setattr(SessionPool, "fetch", first_call_hangs)
     with trio.fail_after(60):
         async with open_postgres_log(database, instance="test") as log:
             while not log.notifications_work:

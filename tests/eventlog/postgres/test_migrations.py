@@ -12,7 +12,7 @@ from kubechronicle.eventlog.errors import SetupError
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres.migrate import (
     FIRST_WITH_SERVES_FROM,
-    Applied,
+    AppliedMigration,
     Migration,
     check_schema,
     migrations,
@@ -129,7 +129,7 @@ async def test_a_failed_migration_leaves_nothing_and_reports_the_reason(
 
 def test_pending_migrations() -> None:
     one, two = (Migration(number=number, name="x", script=str(number)) for number in (1, 2))
-    first, second = Applied(one.sha256), Applied(two.sha256)
+    first, second = AppliedMigration(one.sha256), AppliedMigration(two.sha256)
     assert pending([one, two], {}) == [one, two]
     assert pending([one, two], {1: first}) == [two]
     assert pending([one, two], {1: first, 2: second}) == []
@@ -139,11 +139,11 @@ def test_pending_migrations() -> None:
 
 def test_a_newer_schema_is_refused_unless_each_newer_migration_allows_this_version() -> None:
     one = Migration(number=1, name="x", script="1")
-    first = Applied(one.sha256)
-    assert pending([one], {1: first, 2: Applied("a", 1), 3: Applied("b", 1)}) == []
-    for third in (Applied("b"), Applied("b", 2)):
+    first = AppliedMigration(one.sha256)
+    assert pending([one], {1: first, 2: AppliedMigration("a", 1), 3: AppliedMigration("b", 1)}) == []
+    for third in (AppliedMigration("b"), AppliedMigration("b", 2)):
         with pytest.raises(SetupError, match=r"migrated by a newer kubechronicle \(to 3, known here: 1\); upgrade"):
-            pending([one], {1: first, 2: Applied("a", 1), 3: third})
+            pending([one], {1: first, 2: AppliedMigration("a", 1), 3: third})
 
 
 def test_a_migration_says_beside_which_schemas_servers_work() -> None:

@@ -15,7 +15,7 @@ from erasing_shop import Command
 from log_changes import create, open_session_of, put, update
 from msgspec.structs import replace
 
-from kubechronicle.eventlog.queries.branches import Outcome
+from kubechronicle.eventlog.queries.branches import BranchOutcome
 from kubechronicle.eventlog.records import Key, Who
 from kubechronicle.eventlog.transfer.bumping import bump_revisions
 
@@ -296,7 +296,7 @@ async def test_branches_are_restored_with_their_changes(
     for branch, base in ((early, 5), (late, 8)):
         await log.branches.open(branch, base)
         answer = await log.branches.append(branch, uuid4(), 0, changes[branch], [who] * len(changes[branch]))
-        assert answer.outcome is Outcome.APPENDED
+        assert answer.outcome is BranchOutcome.APPENDED
     heads = [await log.branches.head(early), await log.branches.head(late)]
     run_sql("update kubechronicle.branches set used_at = now() - interval '3 days'")
     await command("backup", "-o", str(backup))

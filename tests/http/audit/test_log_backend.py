@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.api.audit.events import Event, Line
+from kubechronicle.api.audit.events import AuditEvent, Line
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.http.audit import log_backend
 from kubechronicle.http.audit.backends import BatchSettings, LogSettings, TruncateSettings
@@ -28,14 +28,14 @@ from kubechronicle.http.audit.metrics import AuditMetrics
 PATIENCE = 30.0
 
 
-def event(number: int = 0, *, body: bytes = b"") -> Event | Line:
+def event(number: int = 0, *, body: bytes = b"") -> AuditEvent | Line:
     values: dict[str, Any] = {
         "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "auditID": f"id-{number}",
         "stage": "ResponseComplete", "requestURI": "/", "verb": "get", "user": {"username": "jane"},
     }  # fmt: skip
     values["requestReceivedTimestamp"] = values["stageTimestamp"] = "1970-01-01T00:00:01.000000Z"
     encoded = json.dumps(values, separators=(",", ":")).encode()
-    return Event(encoded[:-1], b"}", Payload(body)) if body else encoded + b"\n"
+    return AuditEvent(encoded[:-1], b"}", Payload(body)) if body else encoded + b"\n"
 
 
 @asynccontextmanager

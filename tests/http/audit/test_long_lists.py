@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event, Offered
+from kubechronicle.api.audit.events import AuditEvent, Offered
 from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.meta.request_info import Query, resolve
 from kubechronicle.http.audit import requests
@@ -33,7 +33,7 @@ class Backend:
         self.events: list[dict[str, Any]] = []
 
     def offer(self, event: Offered) -> Delivery | None:
-        self.events.append(orjson.loads(Event.of(event).encoded()))
+        self.events.append(orjson.loads(AuditEvent.of(event).encoded()))
         if self.mode == "batch":
             return None
         delivery = Delivery(event)

@@ -16,9 +16,9 @@ from in_process import MAPS, PROTOBUF, SERVICE_ACCOUNT_KEY, InProcess, configmap
 
 from kubechronicle.api.access import account_tokens
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event, Offered
+from kubechronicle.api.audit.events import AuditEvent, Offered
 from kubechronicle.http.audit.audit import source_addresses
-from kubechronicle.http.audit.backends import Backend, Delivery, LogSettings
+from kubechronicle.http.audit.backends import AuditBackend, Delivery, LogSettings
 from kubechronicle.http.authentication.legacy_tokens import INVALID_SINCE
 from kubechronicle.http.messages import BufferedExchange, Headers, Response
 from kubechronicle.ops.server import composition
@@ -36,7 +36,7 @@ class Recorder:
         self.events: list[dict[str, Any]] = []
 
     def offer(self, event: Offered) -> Delivery | None:
-        found = json.loads(Event.of(event).encoded())
+        found = json.loads(AuditEvent.of(event).encoded())
         if found["stage"] not in self.fails:
             self.events.append(found)
         if self.mode == "batch":
@@ -72,7 +72,7 @@ async def recording(
         yield server, recorder
 
 
-def replace_backend(server: InProcess, recorder: Backend) -> None:
+def replace_backend(server: InProcess, recorder: AuditBackend) -> None:
     audit = audit_of(server)
     audit.backends = [recorder]
     audit.__post_init__()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.audit import policy as policies
-from kubechronicle.api.audit.events import Event
+from kubechronicle.api.audit.events import AuditEvent
 from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import COMPLETE
 from kubechronicle.api.meta.request_info import Query, resolve
@@ -48,7 +48,7 @@ def shown(audit: Audit, user: User, target: str) -> dict[str, Any]:
     record = audit.begin(request, context)
     assert record is not None
     record.finish(COMPLETE, 0.0, b"{}", None)
-    return json.loads(Event.of(record).encoded())  # type: ignore[no-any-return]
+    return json.loads(AuditEvent.of(record).encoded())  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("rule", ["{level: Metadata}", "{level: Metadata, resources: [{group: '*', resources: [pods], resourceNames: [a]}]}, {level: Metadata}"])  # fmt: skip # noqa: E501

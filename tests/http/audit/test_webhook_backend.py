@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.api.audit.events import Event
+from kubechronicle.api.audit.events import AuditEvent
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.http.audit.backends import BatchSettings, TruncateSettings, WebhookSettings
 from kubechronicle.http.audit.metrics import AuditMetrics
@@ -24,13 +24,13 @@ PATIENCE = 30.0
 SMALL = BatchSettings(buffer_size=100, max_size=3, max_wait=0.05, throttle=False)
 
 
-def event(number: int = 0, *, body: bytes = b"") -> Event:
+def event(number: int = 0, *, body: bytes = b"") -> AuditEvent:
     values: dict[str, Any] = {
         "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Request", "auditID": f"id-{number}",
         "stage": "ResponseComplete", "requestURI": "/", "verb": "get", "user": {},
     }  # fmt: skip
     values["requestReceivedTimestamp"] = values["stageTimestamp"] = "1970-01-01T00:00:01.000000Z"
-    return Event(json.dumps(values, separators=(",", ":")).encode()[:-1], b"}", Payload(body) if body else None)
+    return AuditEvent(json.dumps(values, separators=(",", ":")).encode()[:-1], b"}", Payload(body) if body else None)
 
 
 class Collector:

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from kubechronicle.http.authentication.bearer import StaticTokens, TokenFileError, bearer_token, parse_token_file
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected, User
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, CredentialRejected, User
 from kubechronicle.http.messages import Request
 
 
@@ -80,7 +80,7 @@ def test_other_authorization_fields_carry_no_token(field: str) -> None:
 @pytest.mark.parametrize("field", ["Bearer wrong", "bearer wrong", " BEARER wrong ", "Bearer two words", "Bearer \xff"])
 def test_unknown_tokens_are_rejected(field: str) -> None:
     assert bearer_token(field) in ("wrong", "two", "\xff")
-    with pytest.raises(Rejected):
+    with pytest.raises(CredentialRejected):
         AuthenticationChain(tokens=[StaticTokens({})]).authenticate(request_with(authorization=field))
 
 
@@ -103,14 +103,14 @@ JANE = User(name="jane", groups=("ops",))
 def test_the_first_that_recognises_the_credential_decides() -> None:
     chain = AuthenticationChain([Fixed(None), Fixed(JANE), Fixed(User(name="other"))])
     assert chain.authenticate(request_with()) == User(name="jane", groups=("ops", "system:authenticated"))
-    assert AuthenticationChain([Fixed(Rejected), Fixed(JANE)]).authenticate(request_with()).name == "jane"
+    assert AuthenticationChain([Fixed(CredentialRejected), Fixed(JANE)]).authenticate(request_with()).name == "jane"
 
 
 def test_only_requests_without_a_credential_are_anonymous() -> None:
     assert AuthenticationChain([Fixed(None)]).authenticate(request_with()) == ANONYMOUS_USER
     assert AuthenticationChain([]).authenticate(request_with()) == ANONYMOUS_USER
-    with pytest.raises(Rejected):
-        AuthenticationChain([Fixed(Rejected), Fixed(None)]).authenticate(request_with())
+    with pytest.raises(CredentialRejected):
+        AuthenticationChain([Fixed(CredentialRejected), Fixed(None)]).authenticate(request_with())
 
 
 @pytest.mark.parametrize("field", ["Basic c2VjcmV0", "Digest x", "Negotiate", "token", "Bearer"])

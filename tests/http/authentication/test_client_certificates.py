@@ -22,7 +22,7 @@ from kubechronicle.http.authentication import authorities as authorities_module
 from kubechronicle.http.authentication import x509 as module
 from kubechronicle.http.authentication.authorities import Authorities, Bundle, chain_to
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.user import CREDENTIAL_ID, Rejected, User
+from kubechronicle.http.authentication.user import CREDENTIAL_ID, CredentialRejected, User
 from kubechronicle.http.authentication.x509 import CACHE_SIZE, UID, ClientCertificates
 from kubechronicle.http.messages import Request
 
@@ -106,7 +106,7 @@ def test_extended_key_usages(usage: Any) -> None:
 def test_wrong_certificates_are_rejected(der: bytes) -> None:
     authenticator = certificates()
     for _ in range(2):
-        with pytest.raises(Rejected):
+        with pytest.raises(CredentialRejected):
             authenticator.authenticate(request_with(der))
 
 
@@ -115,12 +115,12 @@ def test_a_connection_may_outlive_its_certificate() -> None:
     authenticator = certificates(lambda: now)
     early, der = OURS.issue(JANE, start=0.5, end=2), OURS.issue(JANE)
     assert authenticator.authenticate(request_with(der)).name == "jane"
-    with pytest.raises(Rejected):
+    with pytest.raises(CredentialRejected):
         authenticator.authenticate(request_with(early))
     now += 0.9 * 86400
     assert authenticator.authenticate(request_with(early)).name == "jane"
     now += 0.2 * 86400
-    with pytest.raises(Rejected):
+    with pytest.raises(CredentialRejected):
         authenticator.authenticate(request_with(der))
 
 
@@ -170,7 +170,7 @@ def test_an_incomplete_chain_does_not_poison_the_cache() -> None:
     middle = CA("middle", parent=OURS)
     authenticator = certificates()
     der = middle.client("jane")
-    with pytest.raises(Rejected):
+    with pytest.raises(CredentialRejected):
         authenticator.authenticate(request_with(der))
     assert authenticator.authenticate(request_with(der, middle.der)).name == "jane"
 
@@ -269,7 +269,7 @@ def test_authorities_are_reloaded_when_their_file_changes(tmp_path: Path, at_onc
     assert authenticator.authenticate(ours)
     replace(first, OTHER.pem)
     assert authenticator.authenticate(other)
-    with pytest.raises(Rejected):
+    with pytest.raises(CredentialRejected):
         authenticator.authenticate(ours)
 
 

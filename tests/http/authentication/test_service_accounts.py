@@ -38,7 +38,7 @@ from kubechronicle.http.authentication import jws, legacy_tokens, service_accoun
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.service_accounts import ServiceAccountTokens
-from kubechronicle.http.authentication.user import ANONYMOUS_USER, Rejected
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, CredentialRejected
 
 # -- deletion of named objects --------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ async def test_a_token_outlives_the_deletion_timestamp_by_a_minute(autojump_cloc
         now = time.time() + 30
         assert tokens.user_of(token, [ISSUER_NAME]) is not None
         now += 90
-        with pytest.raises(Rejected, match="invalidated"):
+        with pytest.raises(CredentialRejected, match="invalidated"):
             tokens.user_of(token, [ISSUER_NAME])
 
 
@@ -107,7 +107,7 @@ async def test_the_times_of_a_token(autojump_clock: MockClock) -> None:
             if good:
                 assert tokens.user_of(token, [ISSUER_NAME]) is not None
             else:
-                with pytest.raises(Rejected):
+                with pytest.raises(CredentialRejected):
                     tokens.user_of(token, [ISSUER_NAME])
 
 
@@ -204,9 +204,9 @@ async def test_changed_tokens_are_rejected(autojump_clock: MockClock) -> None:
             if other.startswith(" "):  # a field without a token, which is no credential
                 assert chain.authenticate(server.request("GET", "/api", token=other)) == ANONYMOUS_USER
             else:
-                with pytest.raises(Rejected):
+                with pytest.raises(CredentialRejected):
                     chain.authenticate(server.request("GET", "/api", token=other or "x"))
-            with pytest.raises(Rejected):
+            with pytest.raises(CredentialRejected):
                 chain.authenticate_token(other)
 
         changed()
@@ -233,7 +233,7 @@ async def test_any_claims_with_a_valid_signature_are_accepted_or_rejected(autoju
         @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(st.dictionaries(st.sampled_from(names), values, min_size=1), st.sampled_from(issuers))
         def accepted_or_rejected(changes: dict[str, Any], issuer: str) -> None:
-            with contextlib.suppress(Rejected):
+            with contextlib.suppress(CredentialRejected):
                 tokens.user_of(signed({**changes, "iss": issuer}, token), [ISSUER_NAME])
 
         accepted_or_rejected()
@@ -260,7 +260,7 @@ async def test_replaced_keys_and_issuers(autojump_clock: MockClock) -> None:
         for gone in (replace(renewed, verifying=(STRANGER.verifying,)), replace(renewed, issuers=("https://new",))):
             try:
                 identified = ServiceAccountTokens(gone, views).user_of(old, [ISSUER_NAME])
-            except Rejected:
+            except CredentialRejected:
                 identified = None
             assert identified is None
 

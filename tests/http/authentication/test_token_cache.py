@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.token_cache import Answer, NoAnswer, TokenCache
-from kubechronicle.http.authentication.user import NotSeen, Rejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, NotSeen, User
 
 JANE = Identified(User(name="jane"))
 
@@ -31,7 +31,7 @@ def cache_of(success: float = 10, failure: float = 0, **options: Any) -> TokenCa
 def test_answers_are_cached_for_the_ttl_of_their_kind() -> None:
     clock = Clock()
     cache = cache_of(10, 5, clock=clock)
-    answers: list[Answer] = [JANE, None, Rejected("no"), NoAnswer("nobody there"), NotSeen("may come yet")]
+    answers: list[Answer] = [JANE, None, CredentialRejected("no"), NoAnswer("nobody there"), NotSeen("may come yet")]
     keys = [cache.key(f"token{number}", ("a",)) for number in range(len(answers))]
     for key, answer in zip(keys, answers, strict=True):
         assert cache.look(key) is None
@@ -98,7 +98,7 @@ async def concurrent_asks(
     return count, types
 
 
-@pytest.mark.parametrize("answer", [JANE, None, Rejected("no"), NoAnswer("nobody there"), NotSeen("late")])
+@pytest.mark.parametrize("answer", [JANE, None, CredentialRejected("no"), NoAnswer("nobody there"), NotSeen("late")])
 async def test_concurrent_requests_share_one_question(autojump_clock: MockClock, answer: Answer) -> None:
     for cache in (cache_of(), cache_of(0), cache_of(5, 5)):
         assert await concurrent_asks(cache, [answer]) == (1, [type(answer).__name__] * 3)

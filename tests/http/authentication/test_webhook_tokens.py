@@ -14,7 +14,7 @@ from webhooks import QUICK, Webhook
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
 from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.user import Rejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, User
 from kubechronicle.http.authentication.webhook import TokenWebhook, WebhookTokens
 from kubechronicle.http.authorization.configuration import of_modes
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
@@ -106,7 +106,7 @@ async def test_answers_are_cached_and_errors_are_not(wire: Any, outgoing: Outgoi
     app.answer = lambda spec: {"authenticated": False, "error": "locked out"}
     app.reviews.clear()
     for _ in range(2):
-        with pytest.raises(Rejected) as caught:
+        with pytest.raises(CredentialRejected) as caught:
             await ask(webhook, "kims")
         assert caught.value.why == "locked out"
     assert len(app.reviews) == 2
@@ -157,7 +157,7 @@ ANSWER = b'{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status
 )
 async def test_wrong_answers_reject_the_token(wire: Any, outgoing: Outgoing, code: int, body: bytes) -> None:
     webhook = tokens(outgoing, await wire(Webhook(lambda spec: Response(code, [], body))))
-    with pytest.raises(Rejected):
+    with pytest.raises(CredentialRejected):
         await ask(webhook)
 
 

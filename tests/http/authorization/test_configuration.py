@@ -17,15 +17,15 @@ from trio.testing import MockClock
 from kubechronicle.api.configuration.structuring import Duration
 from kubechronicle.http.authorization.abac import parse_policies
 from kubechronicle.http.authorization.configuration import (
+    AuthorizationConfigurationError,
     AuthorizerConfiguration,
-    ConfigurationError,
     Configured,
     WebhookConfiguration,
     WebhookConnectionInfo,
     load,
     of_modes,
 )
-from kubechronicle.http.authorization.current_authorizers import Authorization, AuthorizationPlan, Webhooks
+from kubechronicle.http.authorization.current_authorizers import Authorization, AuthorizationPlan, AuthorizerWebhooks
 from kubechronicle.http.reloading import sha256_label
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.authorization import authorization_plan
@@ -123,7 +123,7 @@ def test_modes_make_the_same_records() -> None:
     ],
 )
 def test_invalid_authorizers(authorizers: list[Object], why: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(AuthorizationConfigurationError) as refused:
         load(text(*authorizers))
     assert str(refused.value).startswith(why)
     assert "\n" not in str(refused.value)
@@ -174,7 +174,7 @@ def test_invalid_authorizers(authorizers: list[Object], why: str) -> None:
     ],
 )
 def test_invalid_webhooks(kubeconfig: str, changes: Object, why: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(AuthorizationConfigurationError) as refused:
         load(text(webhook(kubeconfig, **changes)))
     assert str(refused.value).startswith(f"authorizers[0].{why}")
 
@@ -193,7 +193,7 @@ def test_invalid_webhooks(kubeconfig: str, changes: Object, why: str) -> None:
     ],
 )
 def test_invalid_files(data: bytes, why: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(AuthorizationConfigurationError) as refused:
         load(data)
     assert str(refused.value).startswith(f"failed to load AuthorizationConfiguration from file: {why}")
     assert "\n" not in str(refused.value)
@@ -360,7 +360,7 @@ class FakeWebhooks:
 
     def make(self, name: str, configuration: WebhookConfiguration, metrics: object) -> Any:
         if configuration.failure_policy == "Deny":
-            raise ConfigurationError("its kubeconfig can't be used")
+            raise AuthorizationConfigurationError("its kubeconfig can't be used")
         self.made.append(name)
         from kubechronicle.http.authorization.decision import AlwaysDeny
 
@@ -376,7 +376,9 @@ async def test_webhook_authorizers_are_replaced_and_closed(autojump_clock: MockC
         good, bad = webhook(kubeconfig, failurePolicy="NoOpinion"), webhook(kubeconfig)
         configured: Configured = load(text(good))
         authorization = Authorization(
-            AuthorizationPlan(configured=configured), server.assembly.views, Webhooks(outside.make, outside.forget)
+            AuthorizationPlan(configured=configured),
+            server.assembly.views,
+            AuthorizerWebhooks(outside.make, outside.forget),
         )
         assert not await authorization.reload(text(good))
         assert await authorization.reload(text(DENY, good))

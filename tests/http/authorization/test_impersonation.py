@@ -17,7 +17,7 @@ from kubechronicle.http.authorization.decision import (
     NO_OPINION,
     AuthorizationChain,
     Privileged,
-    Rules,
+    UserRules,
     Verdict,
 )
 from kubechronicle.http.authorization.impersonation import NODE_NAME_KEY, LastModes, impersonate, wanted_user
@@ -43,8 +43,8 @@ class Rights:
 
     explain = decide
 
-    def rules(self, user: User, namespace: str) -> Rules:
-        return Rules()
+    def rules(self, user: User, namespace: str) -> UserRules:
+        return UserRules()
 
 
 def on(mode: str) -> tuple[str, str, str, str]:

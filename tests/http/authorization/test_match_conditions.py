@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry
 
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authorization.configuration import ConfigurationError, load
+from kubechronicle.http.authorization.configuration import AuthorizationConfigurationError, load
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.match_conditions import (
     BUDGET,
     TOGETHER,
-    MatchConditions,
+    AuthorizerConditions,
     compiled,
     request_of,
 )
@@ -42,8 +42,8 @@ PODS = spec_of(
 VERSION = spec_of(User(name="ann"), RequestInfo(path="/version", verb="get"))
 
 
-def conditions(*expressions: str, metrics: MatchConditionMetrics | None = None) -> MatchConditions:
-    return MatchConditions(expressions, "outside", metrics if metrics is not None else MatchConditionMetrics())
+def conditions(*expressions: str, metrics: MatchConditionMetrics | None = None) -> AuthorizerConditions:
+    return AuthorizerConditions(expressions, "outside", metrics if metrics is not None else MatchConditionMetrics())
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_an_error_is_one_line(tmp_path: Any) -> None:
             "kind": "AuthorizationConfiguration",
             "authorizers": [{"type": "Webhook", "name": "w", "webhook": webhook}],
         }
-        with pytest.raises(ConfigurationError) as refused:
+        with pytest.raises(AuthorizationConfigurationError) as refused:
             load(yaml.safe_dump(document).encode())
         return str(refused.value)
 

@@ -19,11 +19,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kubechronicle.api.configuration import egress_selector
 from kubechronicle.api.configuration.egress_selector import (
-    Connection,
+    EgressConnection,
     EgressSelection,
+    EgressTransport,
     TCPTransport,
     TLSConfig,
-    Transport,
     UDSTransport,
 )
 from kubechronicle.http.egress import konnectivity
@@ -36,8 +36,8 @@ GRPC, HTTP = egress_selector.GRPC, egress_selector.HTTP_CONNECT
 
 
 @asynccontextmanager
-async def egress_to(protocol: str, transport: Transport) -> AsyncIterator[tuple[Egress, Connect]]:
-    connection = Connection(proxy_protocol=protocol, transport=transport)
+async def egress_to(protocol: str, transport: EgressTransport) -> AsyncIterator[tuple[Egress, Connect]]:
+    connection = EgressConnection(proxy_protocol=protocol, transport=transport)
     egress = Egress([EgressSelection(name="Cluster", connection=connection)])
     assert egress.networks.is_proxied(Network.CLUSTER)
     assert not egress.networks.is_proxied(Network.CONTROL_PLANE)
@@ -47,8 +47,8 @@ async def egress_to(protocol: str, transport: Transport) -> AsyncIterator[tuple[
         nursery.cancel_scope.cancel()
 
 
-def unix(path: Path) -> Transport:
-    return Transport(uds=UDSTransport(uds_name=str(path)))
+def unix(path: Path) -> EgressTransport:
+    return EgressTransport(uds=UDSTransport(uds_name=str(path)))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ DATA = bytes(range(256)) * 16_384  # 4 MiB: more than all buffers on the way
 async def test_http_connect_over_tcp(nursery: trio.Nursery, echo: int) -> None:
     proxy = ConnectProxy()
     port = await proxy.serve_tcp(nursery)
-    async with egress_to(HTTP, Transport(tcp=TCPTransport(url=f"http://127.0.0.1:{port}"))) as (_, connect):
+    async with egress_to(HTTP, EgressTransport(tcp=TCPTransport(url=f"http://127.0.0.1:{port}"))) as (_, connect):
         assert await echoed(connect, echo, DATA) == DATA
     assert proxy.asked == [b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % echo]
 
@@ -118,7 +118,7 @@ async def test_http_connect_over_tls(nursery: trio.Nursery, echo: int, tmp_path:
         client_key=str(client[1]),
         tls_server_name="proxy.example.com",
     )
-    transport = Transport(tcp=TCPTransport(url=f"https://127.0.0.1:{port}", tls_config=files))
+    transport = EgressTransport(tcp=TCPTransport(url=f"https://127.0.0.1:{port}", tls_config=files))
     async with egress_to(HTTP, transport) as (egress, connect):
         if trusted:
             assert await echoed(connect, echo, DATA) == DATA
@@ -277,7 +277,7 @@ async def test_the_end_of_a_proxy_ends_its_connections(nursery: trio.Nursery, ec
 
 
 async def test_no_connection_before_the_start(tmp_path: Path, konnectivity_server: KonnectivityServer) -> None:
-    connection = Connection(proxy_protocol=GRPC, transport=unix(tmp_path / "s"))
+    connection = EgressConnection(proxy_protocol=GRPC, transport=unix(tmp_path / "s"))
     egress = Egress([EgressSelection(name="cluster", connection=connection)])
     with pytest.raises(ProxyFailed, match="starts or stops"):
         await egress.networks.connect_to(Network.CLUSTER)("127.0.0.1", 1)

@@ -15,7 +15,7 @@ from openapi_decoder import decode_document
 
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.openapi import v2
-from kubechronicle.api.openapi.schemas import Choices
+from kubechronicle.api.openapi.schemas import SchemaChoices
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.http.handlers.openapi import Documents
 
@@ -206,7 +206,7 @@ async def test_a_document_is_made_once(server: InProcess) -> None:
             made.append("v2")
             return super()._make_v2()
 
-    documents = Counting(builtin_registry(), version="v1.37.2", pages=frozenset(), choices=Choices(), former=None)
+    documents = Counting(builtin_registry(), version="v1.37.2", pages=frozenset(), choices=SchemaChoices(), former=None)
     request = server.request("GET", V2)
     answers = []
 

@@ -13,13 +13,13 @@ import trio
 from trio.testing import memory_stream_pair
 
 from kubechronicle.http.streaming import spdy
-from kubechronicle.http.streaming.remote_command import PROTOCOLS, Resizes, Streams, outcome
+from kubechronicle.http.streaming.remote_command import PROTOCOLS, CommandStreams, Resizes, outcome
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
 from tests.http.streaming.spdy_kubelet import SUCCESS, Command, SpdyKubelet, exited
 from tests.http.streaming.test_websocket_frames import masked
 
 V5, V4, *OLD = PROTOCOLS
-ALL = Streams(stdin=True, stdout=True, stderr=True)
+ALL = CommandStreams(stdin=True, stdout=True, stderr=True)
 
 
 class Client:
@@ -58,7 +58,7 @@ class Client:
 
 @asynccontextmanager
 async def session(
-    command: Command | None, wanted: Streams = ALL, *, protocol: str = V5, error: SessionFailed | None = None
+    command: Command | None, wanted: CommandStreams = ALL, *, protocol: str = V5, error: SessionFailed | None = None
 ) -> AsyncIterator[tuple[Client, trio.Event, list[int]]]:
     """Run a session, and yield the client, the event of draining, and the codes of ended sessions."""
     near, far = memory_stream_pair()
@@ -115,7 +115,7 @@ async def test_an_exit_code_arrives_as_kube_apiserver_words_it(code: int) -> Non
     async def command(kubelet: SpdyKubelet) -> None:
         await kubelet.finish(exited(code))
 
-    async with session(command, Streams(stderr=True)) as (client, _, codes):
+    async with session(command, CommandStreams(stderr=True)) as (client, _, codes):
         assert await client.receive() == (2, b"")
         received = json.loads((await client.rest())[3])
     words = f"command terminated with non-zero exit code: command terminated with exit code {code}"

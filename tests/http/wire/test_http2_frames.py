@@ -20,7 +20,7 @@ from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.connection import Http2Protocol
 from kubechronicle.http.wire.http2.frames import PREFACE, ErrorCode, frame, number_frame
 from kubechronicle.http.wire.http2.headers import BlockDecoder
-from kubechronicle.http.wire.serve_config import Limits
+from kubechronicle.http.wire.serve_config import ServeLimits
 from kubechronicle.http.wire.work import PASS, Work
 
 GET = b"\x82\x84\x87\x41\x01h"
@@ -52,7 +52,7 @@ class Talk:
 
     def __init__(self, nursery: trio.Nursery, **limits: Any) -> None:
         self.nursery = nursery
-        self.limits = Limits(**limits)
+        self.limits = ServeLimits(**limits)
         self.work = Work()
         self.draining = trio.Event()
         self.release = trio.Event()

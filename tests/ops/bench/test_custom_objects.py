@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kubechronicle.api.custom.rules.rules import Rules
+from kubechronicle.api.custom.rules.rules import CustomRules
 from kubechronicle.api.custom.schema.compiled import compile_schema
 from kubechronicle.ops.bench import custom_objects
 from kubechronicle.ops.bench.cases import CASES
@@ -27,7 +27,7 @@ def test_objects_have_their_size_and_are_valid(kilobytes: int) -> None:
     assert schema.clean(obj) == []
     schema.default(obj)
     assert schema.validate(obj) == []
-    assert Rules(SCHEMA).validate(obj, obj) == ([], [])
+    assert CustomRules(SCHEMA).validate(obj, obj) == ([], [])
 
 
 @pytest.mark.parametrize("label", [True, False])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kubechronicle.ops.client.client import ApiError
-from kubechronicle.ops.migration.cluster_source import ClusterSource, Compacted, Listed
-from kubechronicle.ops.migration.report import Report
+from kubechronicle.ops.migration.cluster_source import ClusterSource, ListedObjects, SourceCompacted
+from kubechronicle.ops.migration.report import MigrationReport
 
 DISCOVERY: dict[str, Any] = {
     "/api/v1": {
@@ -76,12 +76,12 @@ def source(client: Any) -> ClusterSource:
 
 
 def test_each_resource_is_read_once_in_the_stored_version() -> None:
-    report = Report()
+    report = MigrationReport()
     assert source(Answers()).survey(report) == [
-        Listed("pods", "/api/v1/pods"),
-        Listed("events", "/api/v1/events"),
-        Listed("horizontalpodautoscalers.autoscaling", "/apis/autoscaling/v2/horizontalpodautoscalers"),
-        Listed("gears.shop.example.com", "/apis/shop.example.com/v1/gears"),
+        ListedObjects("pods", "/api/v1/pods"),
+        ListedObjects("events", "/api/v1/events"),
+        ListedObjects("horizontalpodautoscalers.autoscaling", "/apis/autoscaling/v2/horizontalpodautoscalers"),
+        ListedObjects("gears.shop.example.com", "/apis/shop.example.com/v1/gears"),
     ]
     assert report.notes == ["left out: pods of metrics.k8s.io/v1, which no definition describes"]
     assert list(report.problems) == ["group down.example.com/v1"]
@@ -105,7 +105,7 @@ class Pages:
 
 def test_a_list_is_read_page_by_page_as_of_one_revision() -> None:
     client = Pages()
-    pages = list(source(client).pages(Listed("pods", "/api/v1/pods"), 7))
+    pages = list(source(client).pages(ListedObjects("pods", "/api/v1/pods"), 7))
     assert pages == [[{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}] for name in "ab"]
     assert client.asked == [
         {"limit": "500", "resourceVersion": "7", "resourceVersionMatch": "Exact"},
@@ -114,5 +114,5 @@ def test_a_list_is_read_page_by_page_as_of_one_revision() -> None:
 
 
 def test_a_forgotten_revision_is_told_apart() -> None:
-    with pytest.raises(Compacted):
-        list(source(Pages()).pages(Listed("pods", "/api/v1/pods"), 1))
+    with pytest.raises(SourceCompacted):
+        list(source(Pages()).pages(ListedObjects("pods", "/api/v1/pods"), 1))

@@ -13,7 +13,7 @@ import trio.testing
 from in_process import Answer, open_server
 
 from kubechronicle.api.configuration import encryption
-from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
@@ -155,7 +155,7 @@ async def test_a_server_waits_at_its_start_for_the_keys_of_what_it_needs(monkeyp
     store = MemoryStore()
     async with open_server(store, other=encrypted("k", resources=ADMISSION)) as keeper:
         await keeper.post(WEBHOOKS, {"metadata": {"name": "w"}, "webhooks": [HOOK]})
-    waiting: list[Contents] = []
+    waiting: list[EncryptedContents] = []
     over = Encryption.over
 
     def remembered(self: Encryption, log: RevisionLog) -> EncryptedLog:

@@ -18,7 +18,7 @@ from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server import service_account_keys
-from kubechronicle.ops.server.outside.jwt_signer import BadAnswer, key_id_of, keys_of
+from kubechronicle.ops.server.outside.jwt_signer import BadSignerAnswer, key_id_of, keys_of
 from kubechronicle.ops.settings.settings import load
 from tests.support.encryption.jwt_signer import SignerServer
 
@@ -144,7 +144,7 @@ async def test_contradictions_are_one_line(tmp_path: Path, flags: dict[str, str]
     ],
 )
 def test_keys_that_break_the_contract(answer: bytes, why: str) -> None:
-    with pytest.raises(BadAnswer, match=why):
+    with pytest.raises(BadSignerAnswer, match=why):
         keys_of(protobuf.parse(answer))
 
 
@@ -158,5 +158,5 @@ def test_keys_that_break_the_contract(answer: bytes, why: str) -> None:
     ],
 )
 def test_headers_that_break_the_contract(header: Object, why: str) -> None:
-    with pytest.raises(BadAnswer, match=why):
+    with pytest.raises(BadSignerAnswer, match=why):
         key_id_of(jws.encode(orjson.dumps(header)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from kubechronicle.http.health import Check, Health, Trouble, Unhealthy
+from kubechronicle.http.health import Health, HealthCheck, Trouble, Unhealthy
 from kubechronicle.ops.server.replica import LATE, report_when_ready
 
 
@@ -24,7 +24,7 @@ class Failing:
 
 
 async def test_it_waits_for_all_checks(autojump_clock: trio.abc.Clock, caplog: pytest.LogCaptureFixture) -> None:
-    health, reports = Health([Check("one", Failing(2)), Check("two", Failing(3))]), []
+    health, reports = Health([HealthCheck("one", Failing(2)), HealthCheck("two", Failing(3))]), []
     await report_when_ready(health.problem, lambda: reports.append(health.problem()))
     assert reports == [""]
     assert not caplog.records  # nothing is noted of a start that goes well
@@ -34,7 +34,7 @@ async def test_it_waits_for_all_checks(autojump_clock: trio.abc.Clock, caplog: p
 async def test_a_late_server_says_why_once(autojump_clock: trio.abc.Clock, caplog: pytest.LogCaptureFixture) -> None:
     reports: list[float] = []
     await report_when_ready(
-        Health([Check("poststarthook/x", Failing(1000))]).problem, lambda: reports.append(trio.current_time())
+        Health([HealthCheck("poststarthook/x", Failing(1000))]).problem, lambda: reports.append(trio.current_time())
     )
     (record,) = caplog.records
     assert record.message == "The server serves, but is not ready yet"

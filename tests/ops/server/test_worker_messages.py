@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.ops.server.listening.addresses import Addresses
+from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.worker_messages import StartMessage, receive_start
 from kubechronicle.ops.settings import settings
 
@@ -49,7 +49,7 @@ def transmit(message: StartMessage) -> StartMessage:
 def test_a_message_arrives_as_it_was_sent(flags: dict[str, Any]) -> None:
     message = StartMessage(
         settings=settings.load(flags, environment={}),
-        addresses=Addresses(host="::1", port=6443, advertised=ip_address("fd00::1"), url="https://[::1]:6443"),
+        addresses=ListenAddresses(host="::1", port=6443, advertised=ip_address("fd00::1"), url="https://[::1]:6443"),
         number=2,
         listeners=(7, 8),
         siblings=(9,),

@@ -27,7 +27,7 @@ from kubechronicle.ops.errors import WorkerFailed
 from kubechronicle.ops.exit_codes import MISTAKE
 from kubechronicle.ops.pki import Pki, serving_names
 from kubechronicle.ops.server import worker_messages, workers
-from kubechronicle.ops.server.listening.addresses import Addresses
+from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.worker_messages import StartMessage
 from kubechronicle.ops.server.workers import Workers
 from kubechronicle.ops.settings import settings
@@ -218,7 +218,7 @@ def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
         Pki(tmp_path).ensure(serving_names(addresses=()))
         url = f"postgresql://127.0.0.1:{database.getsockname()[1]}/none"
         loaded = settings.load({"data-dir": str(tmp_path), "database-url": url})
-        addresses = Addresses(host="127.0.0.1", port=1, advertised=ip_address("127.0.0.1"), url="")
+        addresses = ListenAddresses(host="127.0.0.1", port=1, advertised=ip_address("127.0.0.1"), url="")
         message = StartMessage(settings=loaded, addresses=addresses, number=0, listeners=(), siblings=())
         process = subprocess.Popen([*workers.COMMAND, str(theirs.fileno())], pass_fds=(theirs.fileno(),))
         theirs.close()

@@ -8,10 +8,10 @@ from typing import Final
 import trio
 
 from kubechronicle.eventlog.encryption.ciphers import AesCbc, AesGcm, Cipher, Secretbox
-from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents
 from kubechronicle.eventlog.encryption.errors import KeyServiceError
 from kubechronicle.eventlog.encryption.kms import EncryptedKey, Status
-from kubechronicle.eventlog.encryption.providers import Chain, Identity, Provider, Sealed
+from kubechronicle.eventlog.encryption.providers import EncryptionProvider, Identity, ProviderChain, Sealed
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
 
 CIPHERS: Final[Mapping[str, type[AesGcm] | type[AesCbc] | type[Secretbox]]] = {
@@ -21,10 +21,10 @@ CIPHERS: Final[Mapping[str, type[AesGcm] | type[AesCbc] | type[Secretbox]]] = {
 }
 
 
-def chain(*providers: str, statistics: EncryptionStatistics | None = None) -> Chain:
+def chain(*providers: str, statistics: EncryptionStatistics | None = None) -> ProviderChain:
     """Return a chain of providers such as "aesgcm:ab" (two keys, named a and b) and "identity"."""
     counted = statistics or EncryptionStatistics()
-    links: list[tuple[bytes, Provider]] = []
+    links: list[tuple[bytes, EncryptionProvider]] = []
     for each in providers:
         kind, _, keys = each.partition(":")
         if kind == "identity":
@@ -32,16 +32,16 @@ def chain(*providers: str, statistics: EncryptionStatistics | None = None) -> Ch
             continue
         sealed = [(f"{name}:".encode(), Sealed(cipher(kind, name))) for name in keys]
         otherwise = "no matching key was found for the provided AES transformer"
-        links.append((f"k8s:enc:{kind}:v1:".encode(), Chain(sealed, otherwise=otherwise, statistics=counted)))
-    return Chain(links, statistics=counted)
+        links.append((f"k8s:enc:{kind}:v1:".encode(), ProviderChain(sealed, otherwise=otherwise, statistics=counted)))
+    return ProviderChain(links, statistics=counted)
 
 
 def cipher(kind: str, name: str) -> Cipher:
     return CIPHERS[kind](name.encode() * 32)
 
 
-def contents(*providers: str, resource: str = "*.*") -> Contents:
-    return Contents({resource: chain(*providers)})
+def contents(*providers: str, resource: str = "*.*") -> EncryptedContents:
+    return EncryptedContents({resource: chain(*providers)})
 
 
 class MemoryKeyService:

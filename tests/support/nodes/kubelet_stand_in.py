@@ -11,7 +11,7 @@ import trio
 
 from kubechronicle.http.messages import SWITCHED, Request, Response
 from kubechronicle.http.wire.listener import Server, serve
-from kubechronicle.http.wire.serve_config import Limits, ServeConfig
+from kubechronicle.http.wire.serve_config import ServeConfig, ServeLimits
 
 PAGE = b'<html><a href="/logs/a">a</a> <img src="pic.png"/><p>x &amp; y</p></html>'
 
@@ -35,7 +35,7 @@ class KubeletStandIn:
             host=host,
             tls_cert_file=str(certificate),
             tls_private_key_file=str(key),
-            limits=Limits(reap_interval=0.02),
+            limits=ServeLimits(reap_interval=0.02),
         )
         self.server = await nursery.start(partial(serve, self.answer, config))
 

@@ -45,7 +45,7 @@ def _from_v2beta2(obj: Object) -> Object:
     for direction, name in TOLERANCES:
         try:
             tolerance = values.quantity_text(taken[name]) if name in taken else None
-        except values.DecodeError:
+        except values.ValueDecodeError:
             continue  # the client has changed the annotation
         if tolerance is not None:
             behavior = obj["spec"].setdefault("behavior", {})

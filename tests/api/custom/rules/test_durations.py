@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from kubechronicle.api.custom.rules.durations import RuleMeasures
-from kubechronicle.api.custom.rules.rules import Rules
+from kubechronicle.api.custom.rules.rules import CustomRules
 
 RULES = "x-kubernetes-validations"
 
@@ -19,7 +19,7 @@ def test_each_part_with_rules_is_measured_on_its_own() -> None:
     measures = RuleMeasures(lambda: 0.2 * next(readings), compiled.append, evaluated.append)
     size = {"type": "integer", RULES: [{"rule": "self > 0"}, {"rule": "self < 9"}]}
     spec = {"type": "object", "properties": {"size": size, "other": {"type": "string"}}, RULES: [{"rule": "true"}]}
-    rules = Rules({"type": "object", "properties": {"spec": spec}}, measures=measures)
+    rules = CustomRules({"type": "object", "properties": {"spec": spec}}, measures=measures)
     assert compiled == pytest.approx([0.2, 0.2])
     assert evaluated == []
     assert rules.validate({"spec": {"size": 3}}) == ([], [])

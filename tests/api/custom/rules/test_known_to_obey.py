@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from kubechronicle.api.custom.rules.rules import Rules
+from kubechronicle.api.custom.rules.rules import CustomRules
 from kubechronicle.api.custom.schema.compiled import compile_schema
 from kubechronicle.api.custom.schema.known_contents import Contents
 from kubechronicle.api.custom.strategy import Checks
@@ -19,7 +19,7 @@ SMALL = {"rule": "self.size < 10"}
 def checks_of(*rules: dict[str, Any], root: Any = (), **more: Any) -> Checks:
     spec = {"type": "object", "properties": {"size": {"type": "integer"}}, RULES: [*rules]}
     schema = {"type": "object", "properties": {"spec": spec, **more}, RULES: [*root]}
-    return Checks("g/v1", "K", {}, compile_schema(schema), Rules(schema))
+    return Checks("g/v1", "K", {}, compile_schema(schema), CustomRules(schema))
 
 
 def an_object(size: int, name: str = "a") -> dict[str, Any]:
@@ -28,7 +28,7 @@ def an_object(size: int, name: str = "a") -> dict[str, Any]:
 
 def evaluates(checks: Checks, new: dict[str, Any], old: dict[str, Any] | None = None) -> bool:
     """Check an object. Return whether its rules were evaluated."""
-    with patch.object(Rules, "validate", return_value=([], [])) as validate:
+    with patch.object(CustomRules, "validate", return_value=([], [])) as validate:
         update = old or an_object(0)
         checks.updated(new, update, Contents(new), warnings=[])
     return bool(validate.called)

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.custom.rules.rules import OUT_OF_BUDGET, Rules
+from kubechronicle.api.custom.rules.rules import OUT_OF_BUDGET, CustomRules
 
 RULES = "x-kubernetes-validations"
 
 
-def in_spec(*rules: dict[str, Any], **properties: Any) -> Rules:
+def in_spec(*rules: dict[str, Any], **properties: Any) -> CustomRules:
     spec = {"type": "object", "properties": properties, RULES: list(rules)}
-    return Rules({"type": "object", "properties": {"spec": spec}})
+    return CustomRules({"type": "object", "properties": {"spec": spec}})
 
 
 def of(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}
 
 
-def texts(rules: Rules, new: Any, old: Any = None) -> list[str]:
+def texts(rules: CustomRules, new: Any, old: Any = None) -> list[str]:
     return [f"{cause.reason} {cause}" for cause in rules.validate(new, old)[0]]
 
 
@@ -108,7 +108,7 @@ def test_metadata_and_kind_are_known_at_the_root_and_in_embedded_resources() -> 
     }
     schema = {"type": "object", "properties": {"pod": embedded}, RULES: [{"rule": "self.metadata.name != 'nope'"}]}
     new = {"apiVersion": "v1", "kind": "W", "metadata": {"name": "nope"}, "pod": {"kind": "Pod", "metadata": {}}}
-    assert texts(Rules(schema), new) == [
+    assert texts(CustomRules(schema), new) == [
         "FieldValueInvalid <nil>: Invalid value: failed rule: self.metadata.name != 'nope'",
         'FieldValueInvalid pod: Invalid value: "object": no such key: name evaluating rule: pods only',
     ]
@@ -181,7 +181,7 @@ class TestCosts:
         assert found[0].endswith(f'Invalid value: "string": {OUT_OF_BUDGET}')
 
     def test_a_schema_without_rules_costs_nothing(self) -> None:
-        assert Rules({"type": "object", "properties": {"a": STRING}}).validate({"a": 1}) == ([], [])
+        assert CustomRules({"type": "object", "properties": {"a": STRING}}).validate({"a": 1}) == ([], [])
 
 
 def test_null_counts_as_absent_in_the_rules_above_it() -> None:

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kubechronicle.api.declarative.enforcement import Compiler
+from kubechronicle.api.declarative.enforcement import TagCompiler
 from kubechronicle.api.declarative.functions import ALPHA, EVERY_LEVEL
-from kubechronicle.api.kinds.reading import Declared, Release, release
+from kubechronicle.api.kinds.reading import Declared, PublishedRelease, release
 from kubechronicle.ops.development.differential import reference
 from kubechronicle.ops.development.kinds import modules
 from kubechronicle.ops.development.kinds.gates import run_go
@@ -59,9 +59,9 @@ def plain(message: str) -> str:
     return re.sub(r'"(\\.|[^"])*"|\{.*\}|-?\d+', "…", message)
 
 
-def drawn(facts: Release) -> Iterator[dict[str, Any]]:
+def drawn(facts: PublishedRelease) -> Iterator[dict[str, Any]]:
     drawing, chance = Drawing(facts, 1), random.Random(2)
-    compiler = Compiler(facts, EVERY_LEVEL)
+    compiler = TagCompiler(facts, EVERY_LEVEL)
     names = options_of(facts)
     for number in range(ROUNDS):
         for declared in kinds(facts, compiler):
@@ -79,7 +79,7 @@ def drawn(facts: Release) -> Iterator[dict[str, Any]]:
             }
 
 
-def kinds(facts: Release, compiler: Compiler) -> Iterator[Declared]:
+def kinds(facts: PublishedRelease, compiler: TagCompiler) -> Iterator[Declared]:
     for declared in facts.types():
         is_kind = declared.is_kind and declared.package.is_group_version and "items" not in declared.members
         is_new = not OLD_VERSIONS.search(declared.package.version)

@@ -28,7 +28,7 @@ def claims(**changes: Any) -> dict[str, Any]:
     return PROVIDER.claims(exp=NOW + 3600, iat=NOW, **changes)
 
 
-def parsed(text: str) -> tokens.Token:
+def parsed(text: str) -> tokens.IdToken:
     token = tokens.parse(text)
     assert token is not None
     return token

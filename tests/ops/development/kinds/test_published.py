@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.openapi.schemas import Writer
+from kubechronicle.api.openapi.schemas import SchemaWriter
 from kubechronicle.ops.development.kinds import modules
 
 ENUM = "Possible enum values:"
@@ -60,7 +60,7 @@ def test_descriptions_list_the_values_of_enums_as_a_server_does(release: str) ->
     generated = Path(modules.folder(modules.KUBERNETES, release), "pkg/generated/openapi/zz_generated.openapi.go")
     texts = re.findall(r'Description: ("(?:[^"\\]|\\.)*")', generated.read_text())
     expected = {text for each in texts if ENUM in each and ENUM in (text := json.loads(each))}
-    writer = Writer(v3=True, served=(), minor=release[1:].rpartition(".")[0])
+    writer = SchemaWriter(v3=True, served=(), minor=release[1:].rpartition(".")[0])
     made = {each for name in definitions for each in descriptions(writer.write(name, set())) if ENUM in each}
     assert len(made) > 80
     assert made <= expected
@@ -69,7 +69,7 @@ def test_descriptions_list_the_values_of_enums_as_a_server_does(release: str) ->
 @pytest.mark.parametrize(("release", "number"), [("v1.36.3", 771), ("v1.37.2", 862)])
 def test_all_schemas_are_as_published(release: str, number: int) -> None:
     expected = published(release)
-    writer = Writer(v3=True, served=(), minor=release[1:].rpartition(".")[0])
+    writer = SchemaWriter(v3=True, served=(), minor=release[1:].rpartition(".")[0])
     assert len(expected) == number
     for definition, schema in expected.items():
         made = without_enums(writer.write(definition, set()))
