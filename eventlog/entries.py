@@ -61,11 +61,11 @@ class Ending(msgspec.Struct, frozen=True):
     owners: tuple[dict[str, Any], ...] | None = msgspec.field(name="ownerReferences", default=None)
 
 
-class _Head(msgspec.Struct):
+class _EntryHead(msgspec.Struct):
     metadata: Ending
 
 
-_HEAD: Final = msgspec.json.Decoder(_Head)
+_HEAD: Final = msgspec.json.Decoder(_EntryHead)
 
 
 class Entry(msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -17,7 +17,7 @@ from kubechronicle.eventlog.queries.branches import BranchTable
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
-from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.reads import ReadQuery, ReadRecord, Recording
 from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Record
@@ -140,7 +140,7 @@ class RevisionLog(Protocol):
         """
         ...
 
-    async def groups(self, query: GroupQuery) -> list[Group]:
+    async def groups(self, query: GroupQuery) -> list[ChangeGroup]:
         """Return the groups of the matching changes that are still in the log, those with the most changes first.
 
         Groups of equal size are ordered by their values. TooMany: more changes than one query may count.

@@ -22,7 +22,7 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
-from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key, Moment, Operation, Record
 from kubechronicle.eventlog.request_parts import LOG, timed
@@ -111,7 +111,7 @@ class MeasuredLog:
     async def density(self, query: DensityQuery) -> list[Count]:
         return await self._measured("density", "", self._log.density(query))
 
-    async def groups(self, query: GroupQuery) -> list[Group]:
+    async def groups(self, query: GroupQuery) -> list[ChangeGroup]:
         return await self._measured("groups", "", self._log.groups(query))
 
     async def load(self) -> AsyncIterator[tuple[Head, Sequence[Record]]]:

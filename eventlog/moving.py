@@ -25,7 +25,7 @@ BATCH: Final = 200
 """Changes of one transaction."""
 
 
-class _Held(NamedTuple):
+class _HeldRows(NamedTuple):
     """An object of the target: its revision, uid, and the digest of its body."""
 
     revision: int
@@ -39,7 +39,7 @@ async def copy_objects(source: RevisionLog, target: RevisionLog, resource: str, 
     ``exactly``: delete other objects of the resource there. LogError; LogUnavailable: another process changed them.
     """
     held = {
-        record.key: _Held(record.revision, record.uid, sha256(record.body).digest())
+        record.key: _HeldRows(record.revision, record.uid, sha256(record.body).digest())
         async for record in _objects(target, resource)
     }
     copied, changes = 0, list[Change]()

@@ -31,7 +31,7 @@ ABOUT_HISTORY = (
 )
 
 
-class Command(NamedTuple):
+class OperatorCommand(NamedTuple):
     summary: str
     add_flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
@@ -301,48 +301,50 @@ def _version(arguments: argparse.Namespace) -> int:
     return OK
 
 
-COMMANDS: dict[str, Command] = {
-    "serve": Command("Run the API server.", _serve_flags, _serve),
-    "up": Command("Run a whole cluster on this machine, with simulated nodes.", cluster_flags.add_flags, _up),
-    "migrate": Command("Bring the database schema up to date.", flags.database_flags, _migrate),
-    "verify": Command("Prove that history was not edited.", flags.verify_flags, _verify),
-    "checkpoint": Command(
+COMMANDS: dict[str, OperatorCommand] = {
+    "serve": OperatorCommand("Run the API server.", _serve_flags, _serve),
+    "up": OperatorCommand("Run a whole cluster on this machine, with simulated nodes.", cluster_flags.add_flags, _up),
+    "migrate": OperatorCommand("Bring the database schema up to date.", flags.database_flags, _migrate),
+    "verify": OperatorCommand("Prove that history was not edited.", flags.verify_flags, _verify),
+    "checkpoint": OperatorCommand(
         "Sign the present state of the log, for verify to compare with later.", flags.checkpoint_flags, _checkpoint
     ),
-    "backup": Command("Write the whole log to a file, beside running servers.", flags.backup_flags, _backup),
-    "restore-backup": Command(
+    "backup": OperatorCommand("Write the whole log to a file, beside running servers.", flags.backup_flags, _backup),
+    "restore-backup": OperatorCommand(
         "Restore a backup into an empty database, whole or as of a moment.", flags.restore_flags, _restore_backup
     ),
-    "bump-revisions": Command(
+    "bump-revisions": OperatorCommand(
         "Let a log that was restored by Postgres' means go on at a higher revision, with all servers stopped.",
         flags.bump_flags,
         _bump_revisions,
     ),
-    "compact": Command("Forget old history; objects that exist are kept.", flags.compact_flags, _compact),
-    "import": Command(
+    "compact": OperatorCommand("Forget old history; objects that exist are kept.", flags.compact_flags, _compact),
+    "import": OperatorCommand(
         "Move in: copy a cluster from its API server, or from an etcd snapshot.", flags.import_flags, _import
     ),
-    "move-resources": Command(
+    "move-resources": OperatorCommand(
         "Move Events or Leases to the database of an override, or back.", flags.move_flags, _move_resources
     ),
-    "kubeconfig": Command(
+    "kubeconfig": OperatorCommand(
         "Print a kubeconfig: for a user, or for a moment of history.", flags.kubeconfig_flags, _kubeconfig
     ),
-    "history": Command("Show the size of history, and its confidential resources.", flags.history_flags, _history),
-    "archive": Command("Read history that was archived before it was dropped.", flags.archive_flags, _archive),
-    "erase": Command(
+    "history": OperatorCommand(
+        "Show the size of history, and its confidential resources.", flags.history_flags, _history
+    ),
+    "archive": OperatorCommand("Read history that was archived before it was dropped.", flags.archive_flags, _archive),
+    "erase": OperatorCommand(
         "Erase an object's contents, or a user's identity, from history; verify still proves the rest.",
         flags.erase_flags,
         _erase,
     ),
-    "hold": Command("Keep history from retention and erasure, as a court may order.", flags.hold_flags, _hold),
-    "repair": Command(
+    "hold": OperatorCommand("Keep history from retention and erasure, as a court may order.", flags.hold_flags, _hold),
+    "repair": OperatorCommand(
         "Disable webhooks and policies, or change bindings of roles, beside an API that refuses it.",
         flags.repair_flags,
         _repair,
     ),
-    "convert": Command(
+    "convert": OperatorCommand(
         "Convert objects between JSON, YAML and protobuf, and between versions.", flags.convert_flags, _convert
     ),
-    "version": Command("Print the version.", flags.no_flags, _version),
+    "version": OperatorCommand("Print the version.", flags.no_flags, _version),
 }

@@ -13,7 +13,7 @@ WIDTH: Final = 30
 """Characters of the bar."""
 
 
-class Progress:
+class ProgressLine:
     """``with Progress("restoring") as progress: progress(done, total)``. The line is erased at the end.
 
     ``interval``: seconds between two lines; 0 where a single step may take long.
@@ -34,7 +34,7 @@ class Progress:
         self._last = now
         self._output.overwrite(line(self._work, self._unit, done, total, now - self._started))
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         return self
 
     def __exit__(

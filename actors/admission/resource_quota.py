@@ -105,14 +105,14 @@ class ResourceQuota(AdmissionPlugin):
         return [entry.key for entry in entries if any(evaluator.covers(name, facts) for name in _hard(entry.json))]
 
 
-class _Status(msgspec.Struct):
+class _QuotaStatus(msgspec.Struct):
     hard: dict[str, msgspec.Raw] | None = None
 
 
 class _Quota(msgspec.Struct):
     """The part of a stored quota that each creation reads."""
 
-    status: _Status | None = None
+    status: _QuotaStatus | None = None
 
 
 _quota: Final = msgspec.json.Decoder(_Quota)

@@ -17,7 +17,7 @@ from typing import Final
 from kubechronicle.actors.allocation.bands import Address, AddressRange
 from kubechronicle.actors.allocation.families import invalid, is_headless, stays_dual_if_possible
 from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics
-from kubechronicle.actors.allocation.pending_allocations import Owner, PendingAllocations
+from kubechronicle.actors.allocation.pending_allocations import AllocationOwner, PendingAllocations
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.writing.targets import Target, new_object
 from kubechronicle.api.builtin.common.checks import parse_ip
@@ -50,12 +50,12 @@ def address_key(name: str) -> Key:
     return Key(IP_ADDRESSES, "", name)
 
 
-def owner_of_address(obj: Object) -> Owner | None:
+def owner_of_address(obj: Object) -> AllocationOwner | None:
     """Return the Service an IPAddress refers to."""
     reference = obj["spec"].get("parentRef") or {}
     if reference.get("group") or reference.get("resource") != "services":
         return None
-    return Owner(reference.get("namespace", ""), reference.get("name", ""))
+    return AllocationOwner(reference.get("namespace", ""), reference.get("name", ""))
 
 
 def labels_of(name: str) -> dict[str, str]:
@@ -63,7 +63,7 @@ def labels_of(name: str) -> dict[str, str]:
     return {IP_FAMILY: "IPv6" if ":" in name else "IPv4", MANAGED_BY: ALLOCATOR}
 
 
-def new_address(name: str, owner: Owner) -> Object:
+def new_address(name: str, owner: AllocationOwner) -> Object:
     """Return the stored IPAddress that allocates ``name`` to a Service."""
     rt = builtin_registry().builtin("networking.k8s.io", "v1", "ipaddresses")
     reference = {"resource": "services", "namespace": owner.namespace, "name": owner.name}

@@ -11,7 +11,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Key
 
 
-class Owner(NamedTuple):
+class AllocationOwner(NamedTuple):
     """The Service that holds an allocation."""
 
     namespace: str
@@ -28,7 +28,7 @@ class PendingAllocations:
     ``chosen``: the number of ports chosen so far. ``free``: after many, the ports left to choose from, the next last.
     """
 
-    owner: Owner
+    owner: AllocationOwner
     state: State
     dry_run: bool = False
     taken: dict[Key, Object] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class PendingAllocations:
     def take(self, key: Key, obj: Object) -> None:
         self.taken[key] = obj
 
-    def release(self, key: Key, owner: Owner | None) -> None:
+    def release(self, key: Key, owner: AllocationOwner | None) -> None:
         """Release an allocation if ``owner`` (see ``owner_of_address``, ``owner_of_port``) is this write's owner."""
         entry = self.state.peek(*key)
         if entry is not None and owner == self.owner:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from kubechronicle.actors.allocation.bands import port_pool
 from kubechronicle.actors.allocation.families import invalid
 from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics
-from kubechronicle.actors.allocation.pending_allocations import Owner, PendingAllocations
+from kubechronicle.actors.allocation.pending_allocations import AllocationOwner, PendingAllocations
 from kubechronicle.api.builtin.core.service.service import needs_health_check, needs_node_ports, needs_numbers
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
@@ -43,13 +43,13 @@ def port_key(number: int) -> Key:
     return Key(NODE_PORTS, "", str(number))
 
 
-def owner_of_port(obj: Object) -> Owner | None:
+def owner_of_port(obj: Object) -> AllocationOwner | None:
     """Return the Service that holds a node port."""
     service = (obj.get("spec") or {}).get("service") or {}
-    return Owner(service.get("namespace", ""), service.get("name", ""))
+    return AllocationOwner(service.get("namespace", ""), service.get("name", ""))
 
 
-def new_port(number: int, owner: Owner) -> Object:
+def new_port(number: int, owner: AllocationOwner) -> Object:
     """Return the stored object that allocates a node port to a Service."""
     return {
         "apiVersion": "kubechronicle/v1",

@@ -10,7 +10,7 @@ from kubechronicle.actors.allocation.addresses import Addresses
 from kubechronicle.actors.allocation.families import complete_families
 from kubechronicle.actors.allocation.metrics import AllocationMetrics
 from kubechronicle.actors.allocation.network import ServiceNetwork
-from kubechronicle.actors.allocation.pending_allocations import Owner, PendingAllocations
+from kubechronicle.actors.allocation.pending_allocations import AllocationOwner, PendingAllocations
 from kubechronicle.actors.allocation.ports import Ports
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.builtin.core.service.service import keep_allocated, pair_addresses
@@ -45,7 +45,7 @@ class ServiceAllocator:
         if obj is None:
             return
         name = obj["metadata"].get("name", "")
-        pending = PendingAllocations(Owner(attributes.namespace, name), state, attributes.dry_run)
+        pending = PendingAllocations(AllocationOwner(attributes.namespace, name), state, attributes.dry_run)
         spec = copy_object(obj["spec"])  # a failed attempt is repeated on the client's object
         if attributes.seed and self._seeded:
             self._random.seed(attributes.seed)
@@ -66,7 +66,7 @@ class ServiceAllocator:
 
     def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
         """Release a Service's allocations, and delete its Endpoints: a new Service must not inherit them."""
-        pending = PendingAllocations(Owner(entry.key.namespace, entry.key.name), state)
+        pending = PendingAllocations(AllocationOwner(entry.key.namespace, entry.key.name), state)
         spec = entry.object().get("spec") or {}
         self._addresses.release(pending, spec)
         self._ports.release(pending, spec)

@@ -52,7 +52,7 @@ class Definition:
     digest: bytes
 
 
-class _Metadata(msgspec.Struct):
+class _DefinitionMetadata(msgspec.Struct):
     uid: str = ""
     deletionTimestamp: str = ""
 
@@ -63,7 +63,7 @@ class _Status(msgspec.Struct):
 
 
 class _Stored(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _DefinitionMetadata
     spec: msgspec.Raw
     status: _Status | None = None
 

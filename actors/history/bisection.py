@@ -38,7 +38,7 @@ from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.api.history.secret_values import without_values
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.queries.chunks import Chunk
-from kubechronicle.eventlog.queries.states import State as State
+from kubechronicle.eventlog.queries.states import ObjectState as ObjectState
 from kubechronicle.eventlog.queries.states import state_of
 from kubechronicle.eventlog.records import ERASED_BODY, Key, Operation, Record
 
@@ -52,7 +52,7 @@ SECONDS_OF_CHUNK: Final = 5.0
 """Seconds of CPU of the condition on one chunk."""
 
 RecordShown = Callable[[Sequence[Key]], Awaitable[None]]
-Found = tuple[Share, State]
+Found = tuple[Share, ObjectState]
 """A change, and the log that it is of."""
 Read = Callable[[], Awaitable[Sequence[Found]]]
 
@@ -62,12 +62,12 @@ _THREADS: Final = trio.CapacityLimiter(1)
 class Flip(NamedTuple):
     """A change at which the condition began to hold for its object, or ceased to."""
 
-    state: State
+    state: ObjectState
     holds: bool
 
 
 @dataclass(slots=True)
-class Progress:
+class BisectionProgress:
     """The state of a search.
 
     ``held``: the objects for which the condition holds; ``initially``: their number at the beginning.
@@ -82,7 +82,7 @@ class Progress:
     initially: int = 0
     searched: int = 0
     reached: int = 0
-    last_held: State | None = None
+    last_held: ObjectState | None = None
     failed: int = 0
     failure: tuple[int, str] | None = None
     unknown: int = 0
@@ -121,7 +121,7 @@ class Bisection:
         self._recorded: set[Key] = set()
         self._untils = {share: share.query.until for share in shares}
         self.until = self._untils[shares[0]]
-        self.progress = Progress(reached=shares[0].query.after)
+        self.progress = BisectionProgress(reached=shares[0].query.after)
         self.after = {share: max(self._begins[share].values(), default=share.query.after) for share in shares}
         """By log, the revision after which the changes of all searched resources are known."""
         self._complete = all(self.after[share] <= share.query.after for share in shares)
@@ -130,7 +130,7 @@ class Bisection:
         """Return the name of the database that has a change; "": the main one."""
         return self._databases.get(place_of(revision), "")
 
-    async def records(self, states: Iterable[State]) -> dict[int, Record]:
+    async def records(self, states: Iterable[ObjectState]) -> dict[int, Record]:
         """Return the records of changes by revision. One is missing if it has left history since. LogError."""
         found: dict[int, Record] = {}
         revisions = {state.revision for state in states}
@@ -164,7 +164,7 @@ class Bisection:
         return [] if share.ended else [(share, state) for state, _ in await share.read_states(CHUNK)]
 
     async def _judged_meanwhile(
-        self, states: Sequence[State], read: Read | None
+        self, states: Sequence[ObjectState], read: Read | None
     ) -> tuple[Sequence[Flip], Sequence[Found] | None]:
         """Judge changes while the next ones are read; return the flips, and these. StatusError, LogError."""
         following: Sequence[Found] | None = None
@@ -208,7 +208,7 @@ class Bisection:
                 return
             after = (chunk[-1].key.namespace, chunk[-1].key.name)
 
-    async def _visible(self, chunk: Sequence[Found]) -> Sequence[State]:
+    async def _visible(self, chunk: Sequence[Found]) -> Sequence[ObjectState]:
         """Return the changes that the client may read, and of which the earlier history is known."""
         if self._complete:
             return await self._readable_of(chunk)
@@ -216,7 +216,7 @@ class Bisection:
         known = [(share, each) for share, each in chunk if each.revision > begins[share].get(each.key.resource, 0)]
         return await self._readable_of(known)
 
-    async def _readable_of(self, found: Sequence[Found]) -> Sequence[State]:
+    async def _readable_of(self, found: Sequence[Found]) -> Sequence[ObjectState]:
         readable = []
         for share, state in found:
             revision, key, scopes = state.revision, state.key, share.first_readable
@@ -229,7 +229,7 @@ class Bisection:
                 readable.append(state)
         return readable
 
-    async def _judged(self, states: Sequence[State]) -> Sequence[Flip]:
+    async def _judged(self, states: Sequence[ObjectState]) -> Sequence[Flip]:
         """Judge changes, and return the flips. StatusError 400: the condition is too expensive, or holds too often."""
         if self._record is not None:
             secrets = {state.key for state in states if state.key.resource == SECRETS} - self._recorded
@@ -245,7 +245,9 @@ def _too_slow() -> StatusError:
     return status.bad_request(f"the expression is too slow: it takes more than {SECONDS_OF_CHUNK} s on {CHUNK} changes")
 
 
-def _judge(condition: ObjectCondition, states: Sequence[State], progress: Progress, *, values: bool) -> Sequence[Flip]:
+def _judge(
+    condition: ObjectCondition, states: Sequence[ObjectState], progress: BisectionProgress, *, values: bool
+) -> Sequence[Flip]:
     """Judge changes in order, and return the flips. ``values``: Secrets have their values."""
     flips: list[Flip] = []
     held, of_body, total = progress.held, condition.of_body, 0
@@ -275,7 +277,7 @@ def _judge(condition: ObjectCondition, states: Sequence[State], progress: Progre
     return flips
 
 
-def _note_failure(progress: Progress, state: State, reason: str) -> None:
+def _note_failure(progress: BisectionProgress, state: ObjectState, reason: str) -> None:
     progress.failed += 1
     if progress.failure is None:
         progress.failure = (state.revision, reason)

@@ -14,7 +14,7 @@ from kubechronicle.actors.history.merging import Share, everywhere, position_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS
 from kubechronicle.eventlog.errors import TooMany
-from kubechronicle.eventlog.queries.groups import MAX_GROUPS, Group, GroupQuery
+from kubechronicle.eventlog.queries.groups import MAX_GROUPS, ChangeGroup, GroupQuery
 
 BY: Final[Mapping[str, str]] = {
     "resource": "resource",
@@ -38,7 +38,7 @@ async def groups(shares: Sequence[Share], by: Sequence[str], *, everything: bool
     """
     if shares[0].selected.needs_objects:
         raise status.bad_request("labels, changed fields and reasons can't be grouped by: list the revisions instead")
-    newest, logs = dict[LogChanges, int](), dict[Share, Sequence[Group]]()
+    newest, logs = dict[LogChanges, int](), dict[Share, Sequence[ChangeGroup]]()
     total, truncated = 0, False
     for share in shares:
         newest[share.changes] = await share.changes.newest(None)
@@ -60,7 +60,7 @@ async def groups(shares: Sequence[Share], by: Sequence[str], *, everything: bool
     }
 
 
-async def _groups_of(changes: LogChanges, query: GroupQuery) -> Sequence[Group]:
+async def _groups_of(changes: LogChanges, query: GroupQuery) -> Sequence[ChangeGroup]:
     try:
         return await changes.log.groups(query)
     except TooMany as error:
@@ -70,7 +70,7 @@ async def _groups_of(changes: LogChanges, query: GroupQuery) -> Sequence[Group]:
         ) from None
 
 
-def _entries(logs: Mapping[Share, Sequence[Group]], by: Sequence[str]) -> list[dict[str, Any]]:
+def _entries(logs: Mapping[Share, Sequence[ChangeGroup]], by: Sequence[str]) -> list[dict[str, Any]]:
     """Return the groups of all logs, one for the same values, those with the most changes first."""
     entries: dict[tuple[str, ...], dict[str, Any]] = {}
     for share, found in logs.items():

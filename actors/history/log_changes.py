@@ -19,7 +19,7 @@ from kubechronicle.actors.history.tags import tagged_revisions
 from kubechronicle.actors.history.verdicts import Pair, Verdicts
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads, Selection
-from kubechronicle.api.admission.replays import Outcome
+from kubechronicle.api.admission.replays import ReplayOutcome
 from kubechronicle.api.history.positions import is_joined, revisions_of
 from kubechronicle.api.history.revisions import PLAIN, Content
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -129,7 +129,7 @@ class LogChanges:
         """Tell whether the client may read the object of a change."""
         return record.revision >= await self.readable(*record.key)
 
-    async def judged(self, pairs: Sequence[Pair]) -> Sequence[Sequence[Outcome]]:
+    async def judged(self, pairs: Sequence[Pair]) -> Sequence[Sequence[ReplayOutcome]]:
         """Return the verdicts on changes, none for those that the client may not read."""
         assert self.verdicts is not None
         readable = [await self.may_read(record) for record, _ in pairs]

@@ -33,7 +33,7 @@ NAMING: Final = frozenset({"metadata.name", "revision.from", "revision.after", "
 """Fields that name revisions."""
 
 
-class Bounds(Protocol):
+class RevisionBounds(Protocol):
     """The bounds of selections as revisions of one log."""
 
     async def at(self, when: datetime | timedelta) -> int:
@@ -80,7 +80,7 @@ async def select_revisions(
     rt: ResourceType,
     selection: Selection,
     registry: Registry,
-    bounds: Bounds,
+    bounds: RevisionBounds,
     deleted: DeletedTypes,
     tagged: TaggedRevision,
 ) -> RevisionSelection:
@@ -127,7 +127,7 @@ def _unknown(term: FieldTerm, known: Iterable[str]) -> str:
     return f"{term.field}={term.value}: there is no such kind, nor was there in the history that is kept{hint}"
 
 
-async def _add_bound(terms: _Terms, term: FieldTerm, bounds: Bounds, tagged: TaggedRevision) -> None:
+async def _add_bound(terms: _Terms, term: FieldTerm, bounds: RevisionBounds, tagged: TaggedRevision) -> None:
     """Narrow the range of revisions. StatusError 400."""
     if not term.equal:
         raise status.bad_request(f"{term.field}!={term.value}: {term.field} takes = only")
@@ -148,7 +148,7 @@ async def _add_bound(terms: _Terms, term: FieldTerm, bounds: Bounds, tagged: Tag
         terms.narrow(await bounds.reached(number - 1) + 1, math.inf)
 
 
-async def _time_bound(name: str, text: str, bounds: Bounds, tagged: TaggedRevision) -> tuple[int, int | None]:
+async def _time_bound(name: str, text: str, bounds: RevisionBounds, tagged: TaggedRevision) -> tuple[int, int | None]:
     """Return the revision that a bound of time names; or 0, and the newest one at a time or tag. StatusError 400."""
     try:
         tag = tag_named(text)

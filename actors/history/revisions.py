@@ -26,7 +26,7 @@ from kubechronicle.actors.history.revision_selection import revisions_named
 from kubechronicle.actors.history.tree import EVENTS
 from kubechronicle.actors.history.verdicts import with_verdicts
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
-from kubechronicle.api.admission.replays import Outcome
+from kubechronicle.api.admission.replays import ReplayOutcome
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.elsewhere import BY_TIME, FORMER
 from kubechronicle.api.history.noise import NOISY_RESOURCES
@@ -241,9 +241,9 @@ class ChangeReads:
                 return entries, True
 
 
-async def _judged(found: Sequence[Merged]) -> Sequence[Sequence[Outcome]]:
+async def _judged(found: Sequence[Merged]) -> Sequence[Sequence[ReplayOutcome]]:
     """Return the verdicts on changes."""
-    judged: list[Sequence[Outcome]] = [()] * len(found)
+    judged: list[Sequence[ReplayOutcome]] = [()] * len(found)
     places: dict[LogChanges, list[int]] = {}
     for place, (share, _, _) in enumerate(found):
         places.setdefault(share.changes, []).append(place)

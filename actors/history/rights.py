@@ -27,7 +27,7 @@ from kubechronicle.api.access.grants_over_time import BINDINGS, ROLES, GrantsOve
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
-from kubechronicle.eventlog.queries.states import State, StatePair
+from kubechronicle.eventlog.queries.states import ObjectState, StatePair
 from kubechronicle.eventlog.records import Operation, Record
 
 LOCAL: Final = (ROLES[1], BINDINGS[1])
@@ -173,7 +173,7 @@ class TurnSearch:
         return view.held_since <= revision and view.unchanged_since(revision)
 
 
-def _object(state: State, before: State | None, *, earlier: bool) -> tuple[dict[str, Any] | None, bool]:
+def _object(state: ObjectState, before: ObjectState | None, *, earlier: bool) -> tuple[dict[str, Any] | None, bool]:
     """Return an object, None if it counts as absent, and whether that is known. ``earlier``: as it was before."""
     if not earlier:
         found = None if state.operation is Operation.DELETE else state

@@ -38,7 +38,7 @@ TOO_MANY: Final = (
 )
 
 
-class Scope(NamedTuple):
+class WriteScope(NamedTuple):
     """A list that policies look at. ``namespace``: "" for all."""
 
     resource: str
@@ -79,11 +79,11 @@ def object_of(record: Record) -> Object | None:
     return obj
 
 
-async def read_lists(log: RevisionLog, scopes: Iterable[Scope], *, first: int, last: int) -> Lists:
+async def read_lists(log: RevisionLog, scopes: Iterable[WriteScope], *, first: int, last: int) -> Lists:
     """Read the lists for writes from revision ``first`` to ``last``. StatusError 400: too many. Compacted."""
     wanted = set(scopes)
     # A whole list takes the place of those of its namespaces.
-    wanted = {each for each in wanted if not each.namespace or Scope(each.resource, "") not in wanted}
+    wanted = {each for each in wanted if not each.namespace or WriteScope(each.resource, "") not in wanted}
     states = States({each.resource for each in wanted})
     size, changes = 0, []
     for scope in sorted(wanted):
@@ -108,7 +108,7 @@ def _added(size: int, record: Record) -> int:
     return size
 
 
-async def _objects(log: RevisionLog, scope: Scope, revision: int) -> AsyncGenerator[Record, None]:
+async def _objects(log: RevisionLog, scope: WriteScope, revision: int) -> AsyncGenerator[Record, None]:
     after: tuple[str, str] | None = None
     while True:
         chunk: Chunk[Record] = await log.list_at(

@@ -22,14 +22,14 @@ import trio
 
 from kubechronicle.actors.evaluation import evaluate_in_thread
 from kubechronicle.actors.history.change_records import states_json
-from kubechronicle.actors.history.state_before_writes import Lists, Scope, object_of, read_lists
+from kubechronicle.actors.history.state_before_writes import Lists, WriteScope, object_of, read_lists
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.access.past_state import RIGHTS
 from kubechronicle.api.admission.logged_changes import LoggedChange
 from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS, LoggedWrites, NotReplayed
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.admission.policy_sources import GROUP, ConfigurationError, Policy, PolicyBinding
-from kubechronicle.api.admission.replays import REFUSED, Outcome, PolicyReplay, Reading
+from kubechronicle.api.admission.replays import REFUSED, PolicyReplay, ReplayOutcome, ReplayReading
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.cel.library.authorization import AuthorizerDecision, AuthorizerQuestion, Decide
 from kubechronicle.api.errors import status
@@ -141,7 +141,7 @@ class Verdicts:
             for operation in (CREATE, UPDATE, DELETE)
         )
 
-    async def of(self, changes: Sequence[Pair], at: Sequence[int]) -> Sequence[Sequence[Outcome]]:
+    async def of(self, changes: Sequence[Pair], at: Sequence[int]) -> Sequence[Sequence[ReplayOutcome]]:
         """Return the refusals of each change, none for one that cannot be judged.
 
         ``at``: for each, the revision of the main log before which the state is that before the change.
@@ -153,21 +153,21 @@ class Verdicts:
 
     def _judged(
         self, changes: Sequence[Pair], at: Sequence[int], states: Sequence[_State]
-    ) -> Sequence[Sequence[Outcome]]:
-        outcomes: list[Sequence[Outcome]] = [()] * len(changes)
+    ) -> Sequence[Sequence[ReplayOutcome]]:
+        outcomes: list[Sequence[ReplayOutcome]] = [()] * len(changes)
         for place in sorted(range(len(changes)), key=at.__getitem__):
             if states[place].begin(at[place]):
                 outcomes[place] = self._outcomes(*changes[place], states[place])
         return outcomes
 
-    def _outcomes(self, record: Record, before: Record | None, state: _State) -> Sequence[Outcome]:
+    def _outcomes(self, record: Record, before: Record | None, state: _State) -> Sequence[ReplayOutcome]:
         try:
             write = self._writes.write_of(_CHANGE.decode(states_json(record, before)), record.key.resource)
         except NotReplayed:
             return ()
         if not self._replay.concerns_kind(write.kind):
             return ()
-        found = self._replay.validate(write, Reading(write, state))
+        found = self._replay.validate(write, ReplayReading(write, state))
         return [each for each in found if each.effect == REFUSED]
 
     # -- the state at the moment of a write ---------------------------------------------------------------------------
@@ -189,14 +189,16 @@ class Verdicts:
                 first = error.compacted + 1  # older states are gone, and the writes before cannot be judged
                 last = max(first, last)
 
-    def _scopes(self, key: Key) -> Iterator[Scope]:
+    def _scopes(self, key: Key) -> Iterator[WriteScope]:
         """Yield the lists that policies may look at for a write."""
         for policy in self._policies:
             if _asks_for_rights(policy):
-                yield from (Scope(resource, "") for resource in RIGHTS)
+                yield from (WriteScope(resource, "") for resource in RIGHTS)
             for rt, reference in self._references(policy):
                 if not reference.get("name"):
-                    yield Scope(rt.resource, (reference.get("namespace") or key.namespace) if rt.namespaced else "")
+                    yield WriteScope(
+                        rt.resource, (reference.get("namespace") or key.namespace) if rt.namespaced else ""
+                    )
 
     def _needed(self, key: Key) -> Iterator[Needed]:
         """Yield the objects that policies may look at for a write."""
@@ -273,7 +275,7 @@ class _State:
         return decide
 
 
-def with_verdicts(revision: bytes, outcomes: Sequence[Outcome]) -> bytes:
+def with_verdicts(revision: bytes, outcomes: Sequence[ReplayOutcome]) -> bytes:
     """Return a Revision (JSON) with the verdicts on its write."""
     verdicts = [
         {"policy": each.source, "binding": each.binding, "message": each.message}

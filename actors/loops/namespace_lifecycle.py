@@ -335,13 +335,13 @@ class _PodSpec(msgspec.Struct):
     grace: int | None = msgspec.field(name="terminationGracePeriodSeconds", default=None)
 
 
-class _Pod(msgspec.Struct):
+class _RemainingPod(msgspec.Struct):
     """The part of a pod that is read here; the rest may be large."""
 
     spec: _PodSpec
 
 
-_POD: Final = msgspec.json.Decoder(_Pod)
+_POD: Final = msgspec.json.Decoder(_RemainingPod)
 
 
 async def _termination(pods: Sequence[Entry], namespace: Ending) -> datetime:

@@ -141,7 +141,7 @@ Remove = Callable[[Caller, Target, DeleteOptions], Awaitable[object]]
 """Delete an object (Writes.delete)."""
 
 
-class Result(NamedTuple):
+class WriteResult(NamedTuple):
     """The result of one write. ``deletes``: it was a deletion. ``removed``: its mark was over at once."""
 
     target: Target
@@ -236,7 +236,7 @@ class Together:
 
     # -- the commit ---------------------------------------------------------------------------------------------------
 
-    async def commit(self) -> Sequence[Result]:
+    async def commit(self) -> Sequence[WriteResult]:
         """Commit the writes, and return their results.
 
         Raises Failed, StatusError, and the errors of the actor and the appender.
@@ -249,7 +249,7 @@ class Together:
                 await self._remove(
                     self._caller, write.target, replace(self._options[place], precondition_resource_version=None)
                 )
-            results.append(Result(write.target, each, write.deletes, removed))
+            results.append(WriteResult(write.target, each, write.deletes, removed))
         return results
 
     async def _carry_out(self, writes: Sequence[PendingWrite]) -> Sequence[Written]:

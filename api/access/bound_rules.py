@@ -75,7 +75,7 @@ class RightQuestion:
     path: str | None = None
 
 
-class Stored(NamedTuple):
+class StoredBinding(NamedTuple):
     """A role or binding as it is stored. ``read``: decodes it. ``size``: bytes of its JSON."""
 
     read: Callable[[], Mapping[str, Any]]
@@ -103,12 +103,12 @@ class BoundRules:
         self._bindings: dict[Place, Binding] = {}
         self._bound: dict[Subject, dict[str, Roles]] = {}
         # Those that are not indexed yet; None: deleted ones that are indexed still
-        self._late_roles: dict[RoleName, Stored | None] = {}
-        self._late_bindings: dict[Place, Stored | None] = {}
+        self._late_roles: dict[RoleName, StoredBinding | None] = {}
+        self._late_bindings: dict[Place, StoredBinding | None] = {}
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def put_role(self, role: RoleName, stored: Stored | None) -> None:
+    def put_role(self, role: RoleName, stored: StoredBinding | None) -> None:
         """Create or replace a role; None: delete it."""
         if stored is not None:
             self._roles[role] = stored.size
@@ -116,7 +116,7 @@ class BoundRules:
             self._roles.pop(role, None)
         self._late_roles[role] = stored
 
-    def put_binding(self, namespace: str, name: str, stored: Stored | None) -> None:
+    def put_binding(self, namespace: str, name: str, stored: StoredBinding | None) -> None:
         """Create or replace a binding of a namespace ("": a cluster role binding); None: delete it."""
         place = (namespace, name)
         before = self._bindings.get(place)
@@ -135,7 +135,7 @@ class BoundRules:
         """Return the bytes of roles that a question about these grants would have to index first."""
         return sum(_bytes(self._late_roles[role]) for role in self._late_roles_of(grants))
 
-    def first_late(self) -> tuple[bool, Place, Stored | None] | None:
+    def first_late(self) -> tuple[bool, Place, StoredBinding | None] | None:
         """Return the next binding (True) or role (False) to index; None if all are indexed."""
         for is_binding, late in ((True, self._late_bindings), (False, self._late_roles)):
             for place, stored in late.items():
@@ -143,7 +143,7 @@ class BoundRules:
         return None
 
     def index(
-        self, place: Place, stored: Stored | None, content: Mapping[str, Any] | None, *, is_binding: bool
+        self, place: Place, stored: StoredBinding | None, content: Mapping[str, Any] | None, *, is_binding: bool
     ) -> Iterator[None]:
         """Index a binding or role in short steps, unless it has changed since ``first_late`` returned it."""
         late = self._late_bindings if is_binding else self._late_roles
@@ -155,7 +155,7 @@ class BoundRules:
                 return
         del late[place]
 
-    def _index(self, late: dict[Place, Stored | None], place: Place) -> None:
+    def _index(self, late: dict[Place, StoredBinding | None], place: Place) -> None:
         stored = late[place]
         content = None if stored is None else stored.read()
         for _ in self.index(place, stored, content, is_binding=late is self._late_bindings):
@@ -377,7 +377,7 @@ def _held_in(grants: Grants, space: str) -> Iterator[Roles]:
     return (roles for where, roles in grants.held if where == space)
 
 
-def _bytes(put: Stored | None) -> int:
+def _bytes(put: StoredBinding | None) -> int:
     return SMALL if put is None else put.size
 
 

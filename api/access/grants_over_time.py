@@ -29,7 +29,7 @@ Subject = tuple[str, str]
 """("User", name) or ("Group", name)."""
 
 
-class Bound(NamedTuple):
+class GrantBound(NamedTuple):
     role: Place
     subjects: frozenset[Subject]
 
@@ -42,7 +42,7 @@ class GrantsOverTime:
         self._permits = permits
         self._concerns = concerns
         self._permitting: set[Place] = set()
-        self._bindings: dict[Place, Bound] = {}
+        self._bindings: dict[Place, GrantBound] = {}
         self._bindings_of: dict[Place, set[Place]] = {}
         self._held: dict[Subject, int] = {}
 
@@ -106,13 +106,13 @@ class GrantsOverTime:
             changed ^= self._count(now, 1)
         return changed
 
-    def _bound(self, binding: Mapping[str, Any], namespace: str) -> Bound:
+    def _bound(self, binding: Mapping[str, Any], namespace: str) -> GrantBound:
         reference = binding.get("roleRef") or {}
         role = (namespace if reference.get("kind") == "Role" else "", reference.get("name", ""))
         named = (self._concerns(subject_key(subject, namespace)) for subject in binding.get("subjects") or ())
-        return Bound(role, frozenset(subject for subject in named if subject is not None))
+        return GrantBound(role, frozenset(subject for subject in named if subject is not None))
 
-    def _count(self, bound: Bound, change: int) -> set[Subject]:
+    def _count(self, bound: GrantBound, change: int) -> set[Subject]:
         """Count the subjects of a binding whose role permits the request; return those that changed sides."""
         changed = set()
         for subject in bound.subjects:

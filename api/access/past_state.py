@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.access import bound_rules
-from kubechronicle.api.access.bound_rules import BoundRules, Stored
+from kubechronicle.api.access.bound_rules import BoundRules, StoredBinding
 from kubechronicle.api.admission.logged_changes import LoggedChange, decoded
 from kubechronicle.api.cel.library.authorization import AuthorizerDecision, AuthorizerQuestion, Decide
 from kubechronicle.api.values.objects import Object
@@ -56,7 +56,7 @@ class States:
         else:
             self._tables[resource][namespace][name] = obj
         if resource in RIGHTS:
-            stored = None if obj is None else Stored(lambda: obj, 0)
+            stored = None if obj is None else StoredBinding(lambda: obj, 0)
             if resource in RIGHTS[2:]:
                 self._bound.put_binding(namespace, name, stored)
             else:

@@ -40,7 +40,7 @@ class _Container(msgspec.Struct):
     sources: list[dict[str, Any]] | None = msgspec.field(name="envFrom", default=None)
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
     service_account_name: str | None = None
     image_pull_secrets: list[dict[str, Any]] | None = None
@@ -51,12 +51,12 @@ class _Spec(msgspec.Struct, rename="camel"):
     resource_claims: list[dict[str, Any]] | None = None
 
 
-class _Status(msgspec.Struct, rename="camel"):
+class _PodStatus(msgspec.Struct, rename="camel"):
     resource_claim_statuses: list[dict[str, Any]] | None = None
     extended_resource_claim_status: dict[str, Any] | None = None
 
 
-class _Metadata(msgspec.Struct):
+class _PodMetadata(msgspec.Struct):
     name: str = ""
     annotations: dict[str, str] | None = None
 
@@ -64,9 +64,9 @@ class _Metadata(msgspec.Struct):
 class _Pod(msgspec.Struct):
     """The parts of a pod in which references are. The rest, most of a large one, is passed over."""
 
-    metadata: _Metadata
-    spec: _Spec | None = None
-    status: _Status | None = None
+    metadata: _PodMetadata
+    spec: _PodSpec | None = None
+    status: _PodStatus | None = None
 
 
 _POD: Final = msgspec.json.Decoder(_Pod)
@@ -90,7 +90,7 @@ def _references(pod: _Pod) -> frozenset[Reference]:
 
 
 def _all(pod: _Pod) -> Iterator[Reference]:
-    spec = pod.spec or _Spec()
+    spec = pod.spec or _PodSpec()
     yield ACCOUNTS, spec.service_account_name or ""
     for each in spec.image_pull_secrets or ():
         yield SECRETS, each.get("name", "")
@@ -99,11 +99,11 @@ def _all(pod: _Pod) -> Iterator[Reference]:
             yield from _of_container(container)
     for volume in spec.volumes or ():
         yield from _of_volume(volume, pod.metadata.name)
-    for claim in _claims(spec.resource_claims or (), pod.status or _Status()):
+    for claim in _claims(spec.resource_claims or (), pod.status or _PodStatus()):
         yield RESOURCE_CLAIMS, claim
 
 
-def _claims(wanted: Sequence[Mapping[str, Any]], status: _Status) -> Iterator[str]:
+def _claims(wanted: Sequence[Mapping[str, Any]], status: _PodStatus) -> Iterator[str]:
     """Yield the names of resource claims: named ones, those made from templates, and the one for extended resources.
 
     The status names the claim made from a template; it cannot add others.

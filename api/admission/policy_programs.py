@@ -16,7 +16,7 @@ from kubechronicle.api.cel import CompileError, Environment, Program
 from kubechronicle.api.cel import admission as expressions
 from kubechronicle.api.cel.admission import Offer
 from kubechronicle.api.cel.errors import EvaluationError, InstantiationError
-from kubechronicle.api.cel.types import ANY, DYN, Type, object_type
+from kubechronicle.api.cel.types import ANY, DYN, CelType, object_type
 
 BUDGET: Final = 10_000_000
 """The cost limit of one stage of a policy (k8s.io/apiserver RuntimeCELCostBudget)."""
@@ -42,7 +42,7 @@ class Expression(NamedTuple):
     text: str
     program: Program | None
     problem: str = ""
-    type: Type = DYN
+    type: CelType = DYN
 
 
 class Compiler:
@@ -55,7 +55,7 @@ class Compiler:
         self.params = spec.get("paramKind") is not None
         self.variables: dict[str, Expression] = {}
         self.paths: set[str] = set()
-        self._types: dict[str, Type] = {}
+        self._types: dict[str, CelType] = {}
         self._scopes: dict[Offer, Environment] = {}
         self._composed = expressions.is_composed(spec)
         for each in spec.get("variables") or ():
@@ -70,7 +70,7 @@ class Compiler:
         return frozenset(path.partition(".")[0] for path in self.paths)
 
     def compile(
-        self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
+        self, text: str, wanted: tuple[CelType, ...], *, authorizer: bool = True, patches: bool = False
     ) -> Expression:
         """Return the compiled expression. ``wanted``: the types allowed; ANY among them takes every type."""
         scope = self._scope(Offer(params=self.params, authorizer=authorizer, patches=patches))

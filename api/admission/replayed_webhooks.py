@@ -22,7 +22,7 @@ from kubechronicle.api.admission.matching import (
     WriteKind,
     kind_of,
 )
-from kubechronicle.api.admission.replays import MUTATED, REFUSED, WARNED, Outcome, Reading, change_text
+from kubechronicle.api.admission.replays import MUTATED, REFUSED, WARNED, ReplayOutcome, ReplayReading, change_text
 from kubechronicle.api.admission.reviews import CallFailed, WebhookAnswer
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -52,7 +52,7 @@ class ReplayedWebhook:
         conditions = spec.get("matchConditions")
         self._conditions = Conditions(conditions) if conditions else None
 
-    def outcomes(self, rt: ResourceType, reading: Reading, ask: Ask) -> list[Outcome]:
+    def outcomes(self, rt: ResourceType, reading: ReplayReading, ask: Ask) -> list[ReplayOutcome]:
         """Return the effects on a write. ``rt``: the type in whose version it matches."""
         try:
             if not self._matches(rt, reading):
@@ -61,19 +61,19 @@ class ReplayedWebhook:
         except CallFailed as error:
             return [] if self.ignores else [self._refused(rejections.calling_failed(self.name, error))]
         except ConditionsFailed as error:
-            return [] if self.ignores else [Outcome(REFUSED, self.source, "", str(error), error=True)]
+            return [] if self.ignores else [ReplayOutcome(REFUSED, self.source, "", str(error), error=True)]
         except StatusError as error:
             return [self._refused(error)]
-        found = [Outcome(WARNED, self.source, "", text) for text in filter(reviews.is_warning, answer.warnings)]
+        found = [ReplayOutcome(WARNED, self.source, "", text) for text in filter(reviews.is_warning, answer.warnings)]
         if not answer.allowed:
             denial = rejections.denial(self.name, answer.result)
-            return [*found, Outcome(REFUSED, self.source, "", denial.message, denial.reason)]
+            return [*found, ReplayOutcome(REFUSED, self.source, "", denial.message, denial.reason)]
         return found + self._patched(rt, reading.write, answer)
 
-    def _refused(self, error: StatusError) -> Outcome:
-        return Outcome(REFUSED, self.source, "", error.message, error.reason, error=True)
+    def _refused(self, error: StatusError) -> ReplayOutcome:
+        return ReplayOutcome(REFUSED, self.source, "", error.message, error.reason, error=True)
 
-    def _matches(self, rt: ResourceType, reading: Reading) -> bool:
+    def _matches(self, rt: ResourceType, reading: ReplayReading) -> bool:
         write = reading.write
         if not self._selectors.match(write.labels(reading.namespace_labels)):
             return False
@@ -103,7 +103,7 @@ class ReplayedWebhook:
         value = ask(self.name, reviews.encoded(request, uid=uid, version=version), self.timeout)
         return reviews.answer_of(value, uid=uid, version=version, mutating=self.mutating)
 
-    def _patched(self, rt: ResourceType, write: Write, answer: WebhookAnswer) -> list[Outcome]:
+    def _patched(self, rt: ResourceType, write: Write, answer: WebhookAnswer) -> list[ReplayOutcome]:
         if not answer.patch:
             return []
         try:
@@ -121,7 +121,7 @@ class ReplayedWebhook:
             return [] if self.ignores else [self._refused(rejections.calling_failed(self.name, error))]
         except StatusError as error:
             return [self._refused(error)]
-        return [Outcome(MUTATED, self.source, "", change_text(before, after))]
+        return [ReplayOutcome(MUTATED, self.source, "", change_text(before, after))]
 
 
 def _kind(rt: ResourceType, subresource: str) -> GroupVersionKind:
@@ -143,7 +143,7 @@ class WebhookReplay:
         exempt = kind.type.group == EXEMPT_GROUP and kind.type.kind in EXEMPT_KINDS
         return not exempt and bool(self._index.candidates(kind, self._registry))
 
-    def outcomes(self, write: Write, reading: Reading) -> list[Outcome]:
+    def outcomes(self, write: Write, reading: ReplayReading) -> list[ReplayOutcome]:
         """Return the effects of the webhooks on a write."""
         if not self.concerns_kind(write.kind):
             return []

@@ -50,7 +50,7 @@ NOTHING: Final[Mapping[str, Any]] = {}
 _ACTIONS: Final = {"Deny": REFUSED, "Warn": WARNED, "Audit": AUDITED}
 
 
-class Outcome(NamedTuple):
+class ReplayOutcome(NamedTuple):
     """An effect of a policy on a write.
 
     ``source``: the policy or webhook.
@@ -83,7 +83,7 @@ class PastState(Protocol):
         ...
 
 
-class Reading:
+class ReplayReading:
     """The values of a write that policies read, each made at its first use."""
 
     def __init__(self, write: Write, state: PastState) -> None:
@@ -206,7 +206,7 @@ class Bound(NamedTuple):
     matched: ResourceType
     params: Object | None
 
-    def values(self, reading: Reading) -> dict[str, Any]:
+    def values(self, reading: ReplayReading) -> dict[str, Any]:
         """Return CEL's variables. StatusError."""
         reads = self.policy.evaluator.reads
         return reading.values(self.matched, self.params, has_params=self.policy.param_kind is not None, reads=reads)
@@ -232,17 +232,17 @@ class PolicyReplay:
             or (kind.operation != DELETE and self._mutating.candidates(kind, self._registry))
         )
 
-    def mutate(self, write: Write, reading: Reading) -> list[Outcome]:
+    def mutate(self, write: Write, reading: ReplayReading) -> list[ReplayOutcome]:
         """Apply the mutating policies to a write, which has the changed object afterwards."""
         candidates = self._mutating.candidates(write.kind, self._registry)
         if not candidates or write.object is None or is_exempt(write.rt):
             return []
-        outcomes: list[Outcome] = []
+        outcomes: list[ReplayOutcome] = []
         for bound in self._bound(candidates, reading, outcomes):
             outcomes += _mutate(bound, reading)
         return outcomes
 
-    def validate(self, write: Write, reading: Reading) -> list[Outcome]:
+    def validate(self, write: Write, reading: ReplayReading) -> list[ReplayOutcome]:
         """Return the outcomes of the validating policies."""
         candidates = self._validating.candidates(write.kind, self._registry)
         if not candidates or is_exempt(write.rt):
@@ -251,7 +251,7 @@ class PolicyReplay:
         key = None if memory is None else memory.key_of(write, reading.namespace_version())
         if memory is not None and key is not None and (known := memory.get(key)) is not None:
             return list(known)
-        outcomes: list[Outcome] = []
+        outcomes: list[ReplayOutcome] = []
         for bound in self._bound(candidates, reading, outcomes):
             outcomes += _validate(bound, reading)
         if memory is not None and key is not None:
@@ -270,7 +270,10 @@ class PolicyReplay:
         )
 
     def _bound(
-        self, candidates: Sequence[tuple[Policy[Any], ResourceType]], reading: Reading, problems: list[Outcome]
+        self,
+        candidates: Sequence[tuple[Policy[Any], ResourceType]],
+        reading: ReplayReading,
+        problems: list[ReplayOutcome],
     ) -> Iterator[Bound]:
         write, registry = reading.write, self._registry
         kind, name = write.kind, write.named
@@ -303,11 +306,11 @@ def _index(policies: Iterable[Policy[Any]]) -> Index[Policy[Any]]:
     return Index((policy, policy.match.rules.match) for policy in ordered)
 
 
-def _problem(policy: Policy[Any], binding: str, message: str, reason: str = "") -> list[Outcome]:
-    return [] if policy.ignores else [Outcome(REFUSED, policy.name, binding, message, reason, error=True)]
+def _problem(policy: Policy[Any], binding: str, message: str, reason: str = "") -> list[ReplayOutcome]:
+    return [] if policy.ignores else [ReplayOutcome(REFUSED, policy.name, binding, message, reason, error=True)]
 
 
-def _validate(bound: Bound, reading: Reading) -> list[Outcome]:
+def _validate(bound: Bound, reading: ReplayReading) -> list[ReplayOutcome]:
     policy, binding = bound.policy, bound.binding
     try:
         values = bound.values(reading)
@@ -316,21 +319,21 @@ def _validate(bound: Bound, reading: Reading) -> list[Outcome]:
         return _problem(policy, binding.name, why)
     verdict = policy.evaluator.decide(values, reading.rights(policy.evaluator.reads))
     outcomes = [
-        Outcome(_ACTIONS[action], policy.name, binding.name, failure.message, failure.reason, failure.error)
+        ReplayOutcome(_ACTIONS[action], policy.name, binding.name, failure.message, failure.reason, failure.error)
         for failure in verdict.failures
         for action in binding.actions
         if action in _ACTIONS
     ]
     for annotation in verdict.annotations:
         if annotation.error:
-            outcomes.append(Outcome(REFUSED, policy.name, binding.name, annotation.error, error=True))
+            outcomes.append(ReplayOutcome(REFUSED, policy.name, binding.name, annotation.error, error=True))
         else:
             message = f"{annotation.key}: {annotation.value}"
-            outcomes.append(Outcome(AUDITED, policy.name, binding.name, message, annotation=annotation.key))
+            outcomes.append(ReplayOutcome(AUDITED, policy.name, binding.name, message, annotation=annotation.key))
     return outcomes
 
 
-def _mutate(bound: Bound, reading: Reading) -> list[Outcome]:
+def _mutate(bound: Bound, reading: ReplayReading) -> list[ReplayOutcome]:
     policy, binding, write = bound.policy, bound.binding, reading.write
     evaluator: Mutator = policy.evaluator
     try:
@@ -341,7 +344,7 @@ def _mutate(bound: Bound, reading: Reading) -> list[Outcome]:
         if evaluator.conditions and not evaluator.conditions.match(values):
             return []
         obj, decoded_as = before, write.decoded_as(bound.matched)
-        problems: list[Outcome] = []
+        problems: list[ReplayOutcome] = []
         for mutation in evaluator.mutations:
             stage = Stage({**values, "object": obj}, evaluator.variables)
             try:
@@ -355,7 +358,7 @@ def _mutate(bound: Bound, reading: Reading) -> list[Outcome]:
         write.replace(bound.matched, obj)
     except (Failed, StatusError) as error:
         return _problem(policy, binding.name, str(error), "Invalid")
-    return [*problems, Outcome(MUTATED, policy.name, binding.name, change_text(before, obj))]
+    return [*problems, ReplayOutcome(MUTATED, policy.name, binding.name, change_text(before, obj))]
 
 
 def change_text(before: ReadOnlyObject, after: ReadOnlyObject) -> str:

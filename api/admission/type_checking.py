@@ -15,7 +15,7 @@ from kubechronicle.api.cel import CompileError, Environment, base_environment
 from kubechronicle.api.cel.admission import NAMESPACE, REQUEST, VARIABLES, as_variable
 from kubechronicle.api.cel.library.authorization import AUTHORIZER
 from kubechronicle.api.cel.schemas import built_in_type
-from kubechronicle.api.cel.types import DYN, Type, object_type
+from kubechronicle.api.cel.types import DYN, CelType, object_type
 from kubechronicle.api.pipeline import bodies
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -67,7 +67,7 @@ def _problem(expression: str, scope: Environment) -> str:
     return ""
 
 
-def _scope(spec: Mapping[str, Any], of: Type, params: Type | None) -> Callable[[], Environment]:
+def _scope(spec: Mapping[str, Any], of: CelType, params: CelType | None) -> Callable[[], Environment]:
     """Return a function that makes the environment of the expressions at its first call."""
     made: list[Environment] = []
 
@@ -79,11 +79,11 @@ def _scope(spec: Mapping[str, Any], of: Type, params: Type | None) -> Callable[[
     return scope
 
 
-def _environment(variables: Sequence[Mapping[str, Any]], of: Type, params: Type | None) -> Environment:
+def _environment(variables: Sequence[Mapping[str, Any]], of: CelType, params: CelType | None) -> Environment:
     names = {"object": of, "oldObject": of, "namespaceObject": NAMESPACE, "request": REQUEST, "authorizer": AUTHORIZER}
     if params is not None:
         names["params"] = params
-    declared: dict[str, Type] = {}
+    declared: dict[str, CelType] = {}
     scope = base_environment().extend(variables={**names, "variables": object_type(VARIABLES, declared)})
     for each in variables:
         try:
@@ -94,7 +94,7 @@ def _environment(variables: Sequence[Mapping[str, Any]], of: Type, params: Type 
     return scope
 
 
-def _params(spec: Mapping[str, Any], registry: Registry) -> Type | None:
+def _params(spec: Mapping[str, Any], registry: Registry) -> CelType | None:
     kind = spec.get("paramKind")
     if kind is None:
         return None
@@ -102,14 +102,14 @@ def _params(spec: Mapping[str, Any], registry: Registry) -> Type | None:
     return DYN if rt is None else _type(rt)
 
 
-def _type(rt: ResourceType) -> Type:
+def _type(rt: ResourceType) -> CelType:
     structure = bodies.kind_type(rt)
     return DYN if structure is None else built_in_type(structure, rt.kind)
 
 
-def _kinds(spec: Mapping[str, Any], registry: Registry) -> dict[CheckedKind, Type]:
+def _kinds(spec: Mapping[str, Any], registry: Registry) -> dict[CheckedKind, CelType]:
     """Return the kinds that the rules name without wildcards. A rule with too many ends the search."""
-    found: dict[CheckedKind, Type] = {}
+    found: dict[CheckedKind, CelType] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         for count, rt in enumerate(_named(rule, registry), 1):
             found.setdefault(CheckedKind(rt.group, rt.version, rt.kind), _type(rt))

@@ -34,7 +34,7 @@ Value: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AuditDecision:
     """The recording of a request.
 
     ``rank``: the index of the level in LEVELS.
@@ -59,7 +59,7 @@ class _Candidate(NamedTuple):
     groups: frozenset[str] | None
     namespaces: frozenset[str] | None
     names: frozenset[str] | None
-    decision: Decision
+    decision: AuditDecision
 
     def matches(self, user: str, groups: Sequence[str], info: RequestInfo) -> bool:
         users, of_groups, namespaces, names, _ = self
@@ -82,7 +82,7 @@ class Matcher:
         self._kept: dict[tuple[str, ...], list[_Candidate]] = {}
         self._index = _Index(policy.rules) if len(policy.rules) > MANY_RULES else None
 
-    def decide(self, user: str, groups: Sequence[str], info: RequestInfo) -> Decision:
+    def decide(self, user: str, groups: Sequence[str], info: RequestInfo) -> AuditDecision:
         """Return the decision of the first rule that matches.
 
         ``user``, ``groups``: of the authenticated user, not of an impersonated one.
@@ -185,15 +185,15 @@ def _resource_values(info: RequestInfo) -> Iterator[Value]:
         yield "resource", "*", pattern
 
 
-def _decision(level: str, rule: PolicyRule, policy: AuditPolicy) -> Decision:
+def _decision(level: str, rule: PolicyRule, policy: AuditPolicy) -> AuditDecision:
     omitted = {*policy.omit_stages, *rule.omit_stages}
     omits_fields = policy.omit_managed_fields if rule.omit_managed_fields is None else rule.omit_managed_fields
     received, started, complete, panic = (stage not in omitted for stage in policies.STAGES)
     opening = HEAD + f'"level":"{level}","auditID":'.encode()
-    return Decision(level, LEVELS.index(level), received, started, complete, panic, omits_fields, opening)
+    return AuditDecision(level, LEVELS.index(level), received, started, complete, panic, omits_fields, opening)
 
 
-def _candidate(rule: PolicyRule, decision: Decision, info: RequestInfo) -> _Candidate | None:
+def _candidate(rule: PolicyRule, decision: AuditDecision, info: RequestInfo) -> _Candidate | None:
     """Return what is left of a rule for this verb and resource or path; None if the rule cannot match."""
     if rule.verbs and info.verb not in rule.verbs:
         return None

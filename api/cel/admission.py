@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.cel import CompileError, Environment, base_environment
-from kubechronicle.api.cel.errors import InstantiationError, Report
+from kubechronicle.api.cel.errors import ExpressionReport, InstantiationError
 from kubechronicle.api.cel.library import base_libraries
 from kubechronicle.api.cel.library.authorization import AUTHORIZER, RESOURCE_CHECK
 from kubechronicle.api.cel.syntax.ast import Node
@@ -24,8 +24,8 @@ from kubechronicle.api.cel.types import (
     NULL,
     STRING,
     TIMESTAMP,
-    Field,
-    Type,
+    CelField,
+    CelType,
     list_of,
     map_of,
     object_type,
@@ -105,10 +105,10 @@ NAMESPACE: Final = object_type(
 VARIABLES: Final = "kubernetes.variables"
 
 
-class _AnyField(Mapping[str, Type | Field]):
+class _AnyField(Mapping[str, CelType | CelField]):
     """Fields of any name, of type dyn."""
 
-    def __getitem__(self, name: str) -> Type | Field:
+    def __getitem__(self, name: str) -> CelType | CelField:
         return DYN
 
     def __iter__(self) -> Iterator[str]:
@@ -118,10 +118,10 @@ class _AnyField(Mapping[str, Type | Field]):
         return 0
 
 
-class _ObjectTypes(Mapping[str, Type]):
+class _ObjectTypes(Mapping[str, CelType]):
     """``Object``, ``Object.spec`` and so on: types that a mutation may construct without a schema."""
 
-    def __getitem__(self, name: str) -> Type:
+    def __getitem__(self, name: str) -> CelType:
         if name == "Object" or name.startswith("Object."):
             return object_type(name, _AnyField())
         raise KeyError(name)
@@ -184,14 +184,14 @@ class Composition:
 
     def __init__(self, composed: bool) -> None:
         """``composed``: the policy has variables, so that ``variables`` exists from the start."""
-        self._variables: dict[str, Type] | None = {} if composed else None
+        self._variables: dict[str, CelType] | None = {} if composed else None
         self._scopes: dict[Offer, Environment] = {}
 
-    def problem(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> str | Report:
+    def problem(self, expression: str, wanted: tuple[CelType, ...], offer: Offer) -> str | ExpressionReport:
         """Return the reason against storing the expression, empty if none. InstantiationError as in `check`."""
         return self._compile(expression, wanted, offer)[0]
 
-    def declare(self, name: str, expression: str, offer: Offer) -> str | Report:
+    def declare(self, name: str, expression: str, offer: Offer) -> str | ExpressionReport:
         """Declare a variable for later expressions; return the reason against storing its expression, empty if none.
 
         Raises InstantiationError as `check` does."""
@@ -203,7 +203,9 @@ class Composition:
                 self._variables[name] = as_variable(kind)
         return problem
 
-    def _compile(self, expression: str, wanted: tuple[Type, ...], offer: Offer) -> tuple[str | Report, Type]:
+    def _compile(
+        self, expression: str, wanted: tuple[CelType, ...], offer: Offer
+    ) -> tuple[str | ExpressionReport, CelType]:
         return check(expression, self._scope(offer), wanted)
 
     def _scope(self, offer: Offer) -> Environment:
@@ -217,12 +219,12 @@ class Composition:
         return scope
 
 
-def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tuple[str | Report, Type]:
+def check(expression: str, scope: Environment, wanted: tuple[CelType, ...]) -> tuple[str | ExpressionReport, CelType]:
     """Return (reason against storing the expression, its type). ANY among the wanted types takes every type.
 
     InstantiationError if a constant in it cannot be converted: callers report that in other words."""
     problem, kind = compiled_type(expression, scope)
-    if isinstance(problem, Report):
+    if isinstance(problem, ExpressionReport):
         return problem, DYN
     if ANY not in wanted and kind not in wanted:
         return unwanted(kind, wanted), kind
@@ -231,13 +233,13 @@ def check(expression: str, scope: Environment, wanted: tuple[Type, ...]) -> tupl
     return "", kind
 
 
-def unwanted(kind: Type, wanted: tuple[Type, ...]) -> str:
+def unwanted(kind: CelType, wanted: tuple[CelType, ...]) -> str:
     """Return the reason against an expression of a type that is not wanted."""
     shown = type_text(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(type_text, wanted))}]"
     return f"must evaluate to {shown} but got {type_text(kind)}"
 
 
-def compiled_type(expression: str, scope: Environment) -> tuple[Report | InstantiationError | None, Type]:
+def compiled_type(expression: str, scope: Environment) -> tuple[ExpressionReport | InstantiationError | None, CelType]:
     """Return (problem of the expression, its type). An InstantiationError is found last, when the type is known."""
     try:
         tree = scope.check(expression)
@@ -246,7 +248,7 @@ def compiled_type(expression: str, scope: Environment) -> tuple[Report | Instant
     return program_problem(expression, tree, scope), tree.type
 
 
-def program_problem(expression: str, tree: Node, scope: Environment) -> Report | InstantiationError | None:
+def program_problem(expression: str, tree: Node, scope: Environment) -> ExpressionReport | InstantiationError | None:
     """Return the problem of making a program of a checked expression, if there is any."""
     try:
         scope.program(expression, tree)
@@ -257,7 +259,7 @@ def program_problem(expression: str, tree: Node, scope: Environment) -> Report |
     return None
 
 
-def type_text(of: Type) -> str:
+def type_text(of: CelType) -> str:
     """Return a type's name at run time, as in Status messages: ``list(string)``, ``google.protobuf.Timestamp``."""
     if not of.parameters:
         return of.name
@@ -267,7 +269,7 @@ def type_text(of: Type) -> str:
 _PLAIN: Final = frozenset(("any", "bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"))
 
 
-def as_variable(of: Type) -> Type:
+def as_variable(of: CelType) -> CelType:
     """Return the type of a variable for the expressions that name it: objects and opaque values become dyn."""
     if of.kind in _PLAIN:
         return of

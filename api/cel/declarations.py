@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kubechronicle.api.cel.overloads import Function
 from kubechronicle.api.cel.syntax.macros import Macro
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 
 
 class Library(NamedTuple):
@@ -21,8 +21,8 @@ class Library(NamedTuple):
     version: int
     functions: tuple[Function, ...]
     macros: tuple[Macro, ...] = ()
-    constants: Mapping[str, tuple[Type, Any]] = {}
-    types: tuple[Type, ...] = ()
+    constants: Mapping[str, tuple[CelType, Any]] = {}
+    types: tuple[CelType, ...] = ()
 
     def weighing(self, weight: int) -> Library:
         """Return the library with functions of this weight (overloads.py)."""

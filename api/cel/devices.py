@@ -14,12 +14,12 @@ from kubechronicle.api.cel import CompileError, Environment, Program, base_envir
 from kubechronicle.api.cel.admission import FAILED, program_problem, type_text
 from kubechronicle.api.cel.costs.cost_estimate import Path, estimate
 from kubechronicle.api.cel.declarations import Library
-from kubechronicle.api.cel.errors import Report
+from kubechronicle.api.cel.errors import ExpressionReport
 from kubechronicle.api.cel.library import estimates, quantity_arithmetic, semver_parser
 from kubechronicle.api.cel.library.quantity_arithmetic import QUANTITY
 from kubechronicle.api.cel.syntax.ast import Comprehension, Ident, ListNode, Literal, Node
 from kubechronicle.api.cel.syntax.macros import UNUSED, Macro, MacroError
-from kubechronicle.api.cel.types import ANY, BOOL, DYN, INT, STRING, Type, list_of, map_of, object_type
+from kubechronicle.api.cel.types import ANY, BOOL, DYN, INT, STRING, CelType, list_of, map_of, object_type
 from kubechronicle.api.values.caches import remembered
 
 MAX_COST: Final = 1_000_000
@@ -65,12 +65,12 @@ class _Unusable(Exception):
     """A selector that must not be stored. ``args[0]``: the reason, to be shown as text."""
 
 
-def problem(expression: str, purpose: str = _SELECTS) -> str | Report:
+def problem(expression: str, purpose: str = _SELECTS) -> str | ExpressionReport:
     """Return the reason against storing an expression, empty if none. InstantiationError as in `compile`."""
     try:
         worst_cost(expression, purpose)
     except _Unusable as error:
-        reason: str | Report = error.args[0]
+        reason: str | ExpressionReport = error.args[0]
         return reason
     return ""
 
@@ -90,7 +90,7 @@ def worst_cost(expression: str, purpose: str = _SELECTS) -> int:
     except CompileError as error:
         raise _Unusable(error.report._replace(head=FAILED)) from None
     problem = program_problem(expression, tree, scope)
-    if isinstance(problem, Report):
+    if isinstance(problem, ExpressionReport):
         raise _Unusable(problem)
     if wanted := _unwanted(tree.type, purpose):
         raise _Unusable(f"must evaluate to {wanted}, not {type_text(tree.type)}")
@@ -99,7 +99,7 @@ def worst_cost(expression: str, purpose: str = _SELECTS) -> int:
     return estimate(tree, _size, estimates.estimate).most
 
 
-def _unwanted(kind: Type, purpose: str) -> str:
+def _unwanted(kind: CelType, purpose: str) -> str:
     """Return what an expression must evaluate to, if it is not of such a type."""
     if purpose == _SELECTS:
         return "" if kind in (BOOL, ANY) else "bool or the unknown type"

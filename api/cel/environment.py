@@ -15,22 +15,22 @@ from kubechronicle.api.cel.checking.checker import CheckerScope, check
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CompileError, InstantiationError
 from kubechronicle.api.cel.evaluation.code import ConstantError
-from kubechronicle.api.cel.evaluation.planner import Planner
+from kubechronicle.api.cel.evaluation.planner import ExpressionPlanner
 from kubechronicle.api.cel.evaluation.program import Program
 from kubechronicle.api.cel.library.base_libraries import BASE_LIBRARIES
 from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import parser
 from kubechronicle.api.cel.syntax.ast import Node
-from kubechronicle.api.cel.syntax.lexer import Source
+from kubechronicle.api.cel.syntax.lexer import ExpressionSource
 from kubechronicle.api.cel.syntax.macros import Macro
 from kubechronicle.api.cel.syntax.token_stream import too_deep
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 from kubechronicle.api.values.allowance import ALLOWANCE
 
 COMPILATION: Final = 6e-6
 """Seconds of parsing, checking, planning and estimating a character of an expression."""
 
-Types = Mapping[str, Type] | Iterable[Type]
+Types = Mapping[str, CelType] | Iterable[CelType]
 """Types by name. A mapping may compute its types on look-up."""
 
 
@@ -39,7 +39,7 @@ class Environment:
 
     def __init__(
         self,
-        variables: Mapping[str, Type] | None = None,
+        variables: Mapping[str, CelType] | None = None,
         libraries: Iterable[Library] = (),
         types: Types = (),
     ) -> None:
@@ -47,8 +47,8 @@ class Environment:
         self.libraries = tuple(libraries)
         self._macros: dict[tuple[str, int, bool], Macro] = {}
         functions: dict[str, tuple[Overload, ...]] = {}
-        constants: dict[str, tuple[Type, Any]] = {}
-        known: dict[str, Type] = {}
+        constants: dict[str, tuple[CelType, Any]] = {}
+        known: dict[str, CelType] = {}
         for library in self.libraries:
             for macro in library.macros:
                 self._macros[macro.name, macro.arguments, macro.receiver] = macro
@@ -57,12 +57,12 @@ class Environment:
             constants.update(library.constants)
             known.update({of.name: of for of in library.types})
         self._own_types = types if isinstance(types, Mapping) else {of.name: of for of in types}
-        self.types: Mapping[str, Type] = ChainMap(self._own_types, known)  # type: ignore[arg-type]
+        self.types: Mapping[str, CelType] = ChainMap(self._own_types, known)  # type: ignore[arg-type]
         self._scope = CheckerScope(self.variables, constants, functions, self.types)
 
     def extend(
         self,
-        variables: Mapping[str, Type] | None = None,
+        variables: Mapping[str, CelType] | None = None,
         libraries: Iterable[Library] = (),
         types: Types = (),
     ) -> Environment:
@@ -74,13 +74,13 @@ class Environment:
             ChainMap(own, self._own_types) if own or types else self._own_types,  # type: ignore[arg-type]
         )
 
-    def compile(self, expression: str, result: Type | None = None) -> Program:
+    def compile(self, expression: str, result: CelType | None = None) -> Program:
         """Return the program of an expression. Its type must be ``result`` if that is set; dyn fits any.
 
         CompileError: ``.issues`` lists the problems with their places, ``str()`` is cel-go's text.
         InstantiationError: the expression is valid, but a constant in it cannot be converted.
         """
-        source = Source(expression)
+        source = ExpressionSource(expression)
         tree = self.check(expression)
         if result is not None and tree.type != result and tree.type.kind not in ("dyn", "any"):
             raise CompileError([source.issue(0, f"must evaluate to {result}")], expression)
@@ -88,7 +88,7 @@ class Environment:
 
     def program(self, expression: str, tree: Node) -> Program:
         """Return the program of an expression that was checked. Raises CompileError as `compile` does."""
-        planner = Planner(self.types)
+        planner = ExpressionPlanner(self.types)
         try:
             code = planner.plan(tree)
         except ConstantError as error:
@@ -100,7 +100,7 @@ class Environment:
     def check(self, expression: str) -> Node:
         """Return the checked tree of an expression. Raises CompileError as `compile` does."""
         ALLOWANCE.get().charge(min(len(expression), parser.MAX_SIZE) * COMPILATION)
-        source = Source(expression)
+        source = ExpressionSource(expression)
         tree = parser.parse(source, self._macros)
         try:
             check(tree, self._scope, source)

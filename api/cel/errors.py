@@ -39,7 +39,7 @@ class Issue(NamedTuple):
         return f"{text}\n | {source}\n | {dots}{chr(0xFF3E) if wide else '^'}"
 
 
-class Report(NamedTuple):
+class ExpressionReport(NamedTuple):
     """Issues of an expression. ``str()`` is cel-go's text, which repeats the source line for each issue: it may take a
     hundred times as much memory as the source, so it is built only to be shown.
 
@@ -65,7 +65,7 @@ class CompileError(Exception):
     def __init__(self, issues: Iterable[Issue], source: str) -> None:
         every = list(issues)
         first = sorted(every[:MAX_ISSUES], key=lambda issue: (issue.line, issue.column))
-        self.report = Report(tuple(first), len(every) - len(first), source)
+        self.report = ExpressionReport(tuple(first), len(every) - len(first), source)
         super().__init__(self.report)
 
     @property

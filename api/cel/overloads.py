@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kubechronicle.api.cel.errors import no_such_overload
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 
 RuntimeCost = Callable[[Sequence[Any], Any], int]
 """(argument values, the receiver first; the result) -> cost of the call, which replaces the usual 1."""
@@ -27,8 +27,8 @@ class Overload(NamedTuple):
     """
 
     id: str
-    args: tuple[Type, ...]
-    result: Type
+    args: tuple[CelType, ...]
+    result: CelType
     call: Callable[..., Any]
     member: bool = False
     cost: RuntimeCost | None = None

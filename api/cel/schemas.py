@@ -33,8 +33,8 @@ from kubechronicle.api.cel.types import (
     INT,
     STRING,
     TIMESTAMP,
-    Field,
-    Type,
+    CelField,
+    CelType,
     list_of,
     map_of,
     object_type,
@@ -109,7 +109,7 @@ _RESOURCE: Final[Mapping[str, Schema]] = {
 """Properties of every resource; a schema need not list them."""
 
 
-def object_type_of(schema: Schema, name: str, *, resource: bool = False) -> Type | None:
+def object_type_of(schema: Schema, name: str, *, resource: bool = False) -> CelType | None:
     """Return the CEL type of a schema, None if expressions cannot name it.
 
     ``name``: the type's name, which also begins the names of the types below it.
@@ -135,14 +135,14 @@ def object_type_of(schema: Schema, name: str, *, resource: bool = False) -> Type
     return _SCALARS.get(kind or "")
 
 
-def _list_type(element: Type, schema: Schema) -> Type:
+def _list_type(element: CelType, schema: Schema) -> CelType:
     kind = schema.get("x-kubernetes-list-type")
     if kind not in (built_in.SET, built_in.MAP):
         return list_of(element)
     return _keyed(element, tuple(schema.get("x-kubernetes-list-map-keys") or ()) if kind == built_in.MAP else ())
 
 
-def _keyed(element: Type, keys: tuple[str, ...]) -> Type:
+def _keyed(element: CelType, keys: tuple[str, ...]) -> CelType:
     return list_of(element).reading(lambda data: KeyedList(data, keys) if type(data) is list else data)
 
 
@@ -164,20 +164,20 @@ def whole_resource(schema: Schema) -> Schema:
     return {**schema, "properties": {**properties, **_RESOURCE}}
 
 
-def _fields(schema: Schema, name: str) -> dict[str, Type | Field]:
-    fields: dict[str, Type | Field] = {}
+def _fields(schema: Schema, name: str) -> dict[str, CelType | CelField]:
+    fields: dict[str, CelType | CelField] = {}
     for plain, each in (schema.get("properties") or {}).items():
         escaped = escape(plain)
         kind = None if escaped is None else object_type_of(each, f"{name}.{escaped}", resource=_is_embedded(each))
         if escaped is not None and kind is not None:
-            fields[escaped] = Field(kind, plain)
+            fields[escaped] = CelField(kind, plain)
     return fields
 
 
 # -- built-in kinds ---------------------------------------------------------------------------------------------------
 
 
-def built_in_type(of: built_in.Type, name: str) -> Type:
+def built_in_type(of: built_in.Type, name: str) -> CelType:
     """Return the CEL type of a built-in kind's type."""
     if isinstance(of, built_in.Scalar):
         return _KINDS[of.kind]
@@ -192,19 +192,19 @@ def built_in_type(of: built_in.Type, name: str) -> Type:
     return DYN
 
 
-def _built_in_fields(of: built_in.ObjectType, name: str) -> dict[str, Type | Field]:
-    fields: dict[str, Type | Field] = {}
+def _built_in_fields(of: built_in.ObjectType, name: str) -> dict[str, CelType | CelField]:
+    fields: dict[str, CelType | CelField] = {}
     for plain, field in of.fields.items():
         escaped = escape(plain)
         if escaped is not None:
-            fields[escaped] = Field(built_in_type(field.type, f"{name}.{escaped}"), plain)
+            fields[escaped] = CelField(built_in_type(field.type, f"{name}.{escaped}"), plain)
     return fields
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def value_of(data: Any, of: Type) -> Any:
+def value_of(data: Any, of: CelType) -> Any:
     """Return the CEL value of data of that type. Values below it are read when they are used."""
     return data if of.read is None else of.read(data)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from kubechronicle.api.cel.errors import CompileError
 from kubechronicle.api.cel.syntax import ast
-from kubechronicle.api.cel.syntax.lexer import Source
+from kubechronicle.api.cel.syntax.lexer import ExpressionSource
 from kubechronicle.api.cel.syntax.parser import parse as parse_cel
 from kubechronicle.api.cel.values import UInt
 from kubechronicle.api.errors.field_errors import go_quote
@@ -37,7 +37,7 @@ def parse(text: str) -> ShardSelector:
     if not text.strip():
         raise ValueError("empty shard selector is not allowed; omit the parameter for unfiltered lists")
     try:
-        tree = parse_cel(Source(text.strip()), {})
+        tree = parse_cel(ExpressionSource(text.strip()), {})
     except CompileError as error:
         raise ValueError(f"CEL parse error: {error.issues[0].message}") from None
     found = list(_ranges(tree))

@@ -15,23 +15,23 @@ MAX_TYPE_SIZE: Final = 512
 """Types in one type. Lists in lists reach half of it, but maps in maps are twice as large with each level: without a
 bound, a text of 600 characters would have a type of a million."""
 
-Fields = Mapping[str, "Type | Field"] | Callable[[], Mapping[str, "Type | Field"]]
+Fields = Mapping[str, "CelType | CelField"] | Callable[[], Mapping[str, "CelType | CelField"]]
 """The fields of an object type, or a function that returns them at the first use."""
 
 
-class Field(NamedTuple):
+class CelField(NamedTuple):
     """A field with another name in the data than in CEL (``__namespace__`` for ``namespace``).
 
     ``default``: the value of the absent field if ``has_default``; otherwise reading it fails with ``no such key``.
     """
 
-    type: Type
+    type: CelType
     name: str = ""
     default: object = None
     has_default: bool = False
 
 
-class Type:
+class CelType:
     """A CEL type.
 
     ``kind``: one of the kinds of the constants below.
@@ -48,7 +48,7 @@ class Type:
         self,
         kind: str,
         name: str,
-        parameters: tuple[Type, ...] = (),
+        parameters: tuple[CelType, ...] = (),
         fields: Fields | None = None,
         read: Callable[[Any], Any] | None = None,
     ) -> None:
@@ -64,7 +64,7 @@ class Type:
             raise RecursionError("the type is too large")
 
     @property
-    def fields(self) -> Mapping[str, Type | Field]:
+    def fields(self) -> Mapping[str, CelType | CelField]:
         """The fields of an object type; empty for any other type."""
         if self._fields is None:
             return {}
@@ -72,23 +72,23 @@ class Type:
             self._fields = self._fields()
         return self._fields
 
-    def field(self, name: str) -> Field | None:
+    def field(self, name: str) -> CelField | None:
         """Return the field with this name in CEL, or None. A reserved word may stand for its escaped form."""
         field = self.fields.get(name)
         if field is None and name in RESERVED:
             field = self.fields.get(f"__{name}__")
         if field is None:
             return None
-        if isinstance(field, Type):
-            return Field(field, name)
+        if isinstance(field, CelType):
+            return CelField(field, name)
         return field if field.name else field._replace(name=name)
 
-    def with_parameters(self, parameters: tuple[Type, ...]) -> Type:
-        return Type(self.kind, self.name, parameters, self._fields, self.read)
+    def with_parameters(self, parameters: tuple[CelType, ...]) -> CelType:
+        return CelType(self.kind, self.name, parameters, self._fields, self.read)
 
-    def reading(self, read: Callable[[Any], Any]) -> Type:
+    def reading(self, read: Callable[[Any], Any]) -> CelType:
         """Return the same type with a function that converts its data to CEL values."""
-        return Type(self.kind, self.name, self.parameters, self._fields, read)
+        return CelType(self.kind, self.name, self.parameters, self._fields, read)
 
     @property
     def is_dynamic(self) -> bool:
@@ -101,7 +101,7 @@ class Type:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Type):
+        if not isinstance(other, CelType):
             return NotImplemented
         return (
             self._hash == other._hash
@@ -126,56 +126,56 @@ class Type:
 _SHOWN: Final = {"any": "any", "timestamp": "timestamp", "duration": "duration", "null": "null", "error": "!error!"}
 """The kinds with another name in messages than at run time."""
 
-DYN: Final = Type("dyn", "dyn")
-ANY: Final = Type("any", "google.protobuf.Any")
-NULL: Final = Type("null", "null_type")
-BOOL: Final = Type("bool", "bool")
-INT: Final = Type("int", "int")
-UINT: Final = Type("uint", "uint")
-DOUBLE: Final = Type("double", "double")
-STRING: Final = Type("string", "string")
-BYTES: Final = Type("bytes", "bytes")
-TIMESTAMP: Final = Type("timestamp", "google.protobuf.Timestamp")
-DURATION: Final = Type("duration", "google.protobuf.Duration")
-TYPE: Final = Type("type", "type")
-ERROR: Final = Type("error", "error")
+DYN: Final = CelType("dyn", "dyn")
+ANY: Final = CelType("any", "google.protobuf.Any")
+NULL: Final = CelType("null", "null_type")
+BOOL: Final = CelType("bool", "bool")
+INT: Final = CelType("int", "int")
+UINT: Final = CelType("uint", "uint")
+DOUBLE: Final = CelType("double", "double")
+STRING: Final = CelType("string", "string")
+BYTES: Final = CelType("bytes", "bytes")
+TIMESTAMP: Final = CelType("timestamp", "google.protobuf.Timestamp")
+DURATION: Final = CelType("duration", "google.protobuf.Duration")
+TYPE: Final = CelType("type", "type")
+ERROR: Final = CelType("error", "error")
 
 
-def list_of(element: Type) -> Type:
-    return Type("list", "list", (element,))
+def list_of(element: CelType) -> CelType:
+    return CelType("list", "list", (element,))
 
 
-def map_of(key: Type, value: Type) -> Type:
-    return Type("map", "map", (key, value))
+def map_of(key: CelType, value: CelType) -> CelType:
+    return CelType("map", "map", (key, value))
 
 
-def type_of_type(of: Type) -> Type:
+def type_of_type(of: CelType) -> CelType:
     """Return the type of a type's name: the identifier ``int`` has the type ``type(int)``."""
-    return Type("type", "type", (of,))
+    return CelType("type", "type", (of,))
 
 
-def optional_of(value: Type) -> Type:
-    return Type("opaque", "optional_type", (value,))
+def optional_of(value: CelType) -> CelType:
+    return CelType("opaque", "optional_type", (value,))
 
 
-def unwrap_optional(of: Type) -> tuple[Type, bool]:
+def unwrap_optional(of: CelType) -> tuple[CelType, bool]:
     """Return (type of the value, True) for an optional type, (the type, False) for any other."""
     return (of.parameters[0], True) if of.is_optional else (of, False)
 
 
-def opaque(name: str, *parameters: Type) -> Type:
+def opaque(name: str, *parameters: CelType) -> CelType:
     """Return a type known by its name alone, such as ``net.IP``. Its values are Python objects with ``cel_type``."""
-    return Type("opaque", name, parameters)
+    return CelType("opaque", name, parameters)
 
 
-def object_type(name: str, fields: Fields) -> Type:
+def object_type(name: str, fields: Fields) -> CelType:
     """Return a type with fields. Its values are dicts as JSON has them."""
-    return Type("struct", name, (), fields)
+    return CelType("struct", name, (), fields)
 
 
-def param(name: str) -> Type:
+def param(name: str) -> CelType:
     """Return a type parameter of an overload."""
-    return Type("param", name)
+    return CelType("param", name)
 
 
 LIST: Final = list_of(DYN)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from functools import total_ordering
 from typing import Any, Final
 
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -124,7 +124,7 @@ class ObjectValue(dict[str, Any]):
 
     __slots__ = ("cel_type",)
 
-    def __init__(self, cel_type: Type, fields: dict[str, Any]) -> None:
+    def __init__(self, cel_type: CelType, fields: dict[str, Any]) -> None:
         super().__init__(fields)
         self.cel_type = cel_type
 

@@ -87,7 +87,7 @@ def decode_value(data: bytes, *, document: bool = False) -> Any:
     """
     if not data:
         raise DecodeError("EOF")
-    reader = _Reader(data)
+    reader = _CborReader(data)
     try:
         value = reader.item(0)
     except IndexError:
@@ -108,7 +108,7 @@ def type_name(value: Any) -> str:
     return {str: _MAJORS[BYTES], list: _MAJORS[LIST], dict: _MAJORS[MAP]}.get(value.__class__, _MAJORS[SIMPLE])
 
 
-class _Reader:
+class _CborReader:
     """Reads the items of a document. Malformed bytes raise at once. A value that is refused is noted, and the reader
     goes on, because malformed bytes behind it come first.
 

@@ -26,14 +26,14 @@ _CHANGEABLE: Final = ("labels", "annotations")
 _CONSTANT: Final = (("name", "name"), ("namespace", "namespace"), ("UID", "uid"))
 
 
-class ConversionFailed(StatusError):
+class WebhookConversionFailed(StatusError):
     """500 without a reason: a webhook has not converted an object."""
 
 
-def failed(obj: ReadOnlyObject, why: str) -> ConversionFailed:
+def failed(obj: ReadOnlyObject, why: str) -> WebhookConversionFailed:
     """Return the error of a conversion of ``obj``. ``why``: the words after the kind."""
     group, _, version = str(obj["apiVersion"]).rpartition("/")
-    return ConversionFailed(500, "", f"conversion webhook for {group}/{version}, Kind={obj['kind']} {why}")
+    return WebhookConversionFailed(500, "", f"conversion webhook for {group}/{version}, Kind={obj['kind']} {why}")
 
 
 def review(objects: Sequence[Object], api_version: str, *, uid: str, versions: Sequence[str]) -> Object:

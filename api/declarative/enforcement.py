@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kubechronicle.api.declarative import go_values, rules
 from kubechronicle.api.declarative.executors import each, found
-from kubechronicle.api.declarative.functions import ENFORCED, Found, Function, all_of, emits, kept, resolve, sequence
+from kubechronicle.api.declarative.functions import ENFORCED, Found, TagFunction, all_of, emits, kept, resolve, sequence
 from kubechronicle.api.declarative.places import ListFacts, SharedPlace, ValuePlace
 from kubechronicle.api.declarative.rules import Rule, RuleOperation
 from kubechronicle.api.declarative.tags import Tag, parsed
@@ -48,7 +48,7 @@ MAIN: Final = "/"
 class _Node:
     """A type with its functions, and the fields that may have rules. ``below``: the types whose rules its own calls."""
 
-    functions: list[Function] = field(default_factory=list)
+    functions: list[TagFunction] = field(default_factory=list)
     fields: list[_Part] = field(default_factory=list)
     items: _Part | None = None
     below: set[str] = field(default_factory=set)
@@ -60,7 +60,7 @@ class _Part:
     items."""
 
     type: GoType
-    functions: list[Function]
+    functions: list[TagFunction]
     list: ListFacts
     field: KindField | None = None
     rule_of: str = ""

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from kubechronicle.api.declarative import go_values, groups, rules
 from kubechronicle.api.declarative.formats import CUSTOM, FORMATS
-from kubechronicle.api.declarative.functions import ALPHA, BETA, STANDARD, Found, Function, kept, sequence
+from kubechronicle.api.declarative.functions import ALPHA, BETA, STANDARD, Found, TagFunction, kept, sequence
 from kubechronicle.api.declarative.groups import Member
 from kubechronicle.api.declarative.places import ListFacts, Modes, SharedPlace, ValuePlace
 from kubechronicle.api.declarative.rules import Identity, Rule
@@ -50,7 +50,7 @@ def _inner(tag: Tag, place: ValuePlace) -> Found:
 
 def _of(make: Callable[[Tag, ValuePlace], Rule], *, stops: bool = False, stops_code: bool = True) -> Executor:
     """Return the executor of a tag with one rule."""
-    return lambda tag, place: Found([Function(make(tag, place), stops, stops_code=stops_code)])
+    return lambda tag, place: Found([TagFunction(make(tag, place), stops, stops_code=stops_code)])
 
 
 # -- tags around others -----------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _unique_items(place: ValuePlace) -> Found:
     of, mark = kind.of, identity(release, kind, facts)
     assert of is not None
     assert mark is not None
-    return Found([Function(rules.unique(mark, lambda item: go_values.shown(release, of, item)))])
+    return Found([TagFunction(rules.unique(mark, lambda item: go_values.shown(release, of, item)))])
 
 
 def _update(tag: Tag, place: ValuePlace) -> Found:
@@ -204,7 +204,7 @@ def _update(tag: Tag, place: ValuePlace) -> Found:
 
     def made() -> Found:
         chosen, place.constraints = place.constraints, []
-        return Found([Function(_update_rule(chosen, place), stops=True)] if chosen else [])
+        return Found([TagFunction(_update_rule(chosen, place), stops=True)] if chosen else [])
 
     return Found(deferred=[made])
 
@@ -228,7 +228,7 @@ def _union(*, may_be_empty: bool) -> Executor:
         def made() -> Found:
             unions = [members for _, members in sorted(known.items())]
             known.clear()
-            return Found([Function(groups.union(members, may_be_empty=may_be_empty)) for members in unions])
+            return Found([TagFunction(groups.union(members, may_be_empty=may_be_empty)) for members in unions])
 
         return Found(of_parent=[made])
 
@@ -276,7 +276,7 @@ def _if_mode(tag: Tag, place: ValuePlace) -> Found:
     return Found(of_parent=[made])
 
 
-def _of_modes(fields: tuple[KindField, dict[str, list[Function]]], modes: Modes, place: ValuePlace) -> Function:
+def _of_modes(fields: tuple[KindField, dict[str, list[TagFunction]]], modes: Modes, place: ValuePlace) -> TagFunction:
     """Return the function of a field by the modes of its struct. In a mode without a rule, the field is forbidden."""
     assert modes.discriminator is not None, "a mode has a discriminator"
     release, (of, by_mode) = place.release, fields
@@ -291,7 +291,7 @@ def _of_modes(fields: tuple[KindField, dict[str, list[Function]]], modes: Modes,
     }
     otherwise = rules.forbidden_rule(is_set) if len(set(levels)) == 1 or STANDARD in place.enforced else None
     same = go_values.same(release, of.type)
-    return Function(
+    return TagFunction(
         groups.ByMode(
             name=name,
             zero=absent,
@@ -311,7 +311,7 @@ def _dependent(*, wanted: bool) -> Executor:
         trigger = _member(place)
         name, absent, is_set = go_values.member(place.release, place.parent.members[tag.argument][0])
         other = Member(name, groups.field_is_set(name, absent, is_set))
-        return Found(of_parent=[lambda: Found([Function(groups.dependent(trigger, other, wanted=wanted))])])
+        return Found(of_parent=[lambda: Found([TagFunction(groups.dependent(trigger, other, wanted=wanted))])])
 
     return execute
 
@@ -320,7 +320,7 @@ def _dependent(*, wanted: bool) -> Executor:
 
 
 def _required(tag: Tag, place: ValuePlace) -> Found:
-    return Found([Function(rules.is_set_rule(place.is_set), stops=True)])
+    return Found([TagFunction(rules.is_set_rule(place.is_set), stops=True)])
 
 
 def _optional(tag: Tag, place: ValuePlace) -> Found:
@@ -329,7 +329,7 @@ def _optional(tag: Tag, place: ValuePlace) -> Found:
     default, absent = place.of_field.default, go_values.zero(place.release, place.type)
     if default is None:
         is_set = place.is_set
-        return Found([Function(rules.optional(is_set), stops=True, silent=True, optional=is_set)])
+        return Found([TagFunction(rules.optional(is_set), stops=True, silent=True, optional=is_set)])
     if default == absent:
         return Found()
     return _required(tag, place)
@@ -337,17 +337,17 @@ def _optional(tag: Tag, place: ValuePlace) -> Found:
 
 def _forbidden(tag: Tag, place: ValuePlace) -> Found:
     """Forbid the value. An absent one has no other rules."""
-    forbidden = Function(rules.forbidden_rule(place.is_set), stops=True)
-    return Found([forbidden, Function(rules.optional(place.is_set), stops=True, silent=True)])
+    forbidden = TagFunction(rules.forbidden_rule(place.is_set), stops=True)
+    return Found([forbidden, TagFunction(rules.optional(place.is_set), stops=True, silent=True)])
 
 
 def _enum(tag: Tag, place: ValuePlace) -> Found:
-    return Found([Function(rules.enum(place.release.declared(place.type.name).values))])
+    return Found([TagFunction(rules.enum(place.release.declared(place.type.name).values))])
 
 
 def _custom(tag: Tag, place: ValuePlace) -> Found:
     assert place.parent is not None, "the rule is known by the field"
-    return Found([Function(CUSTOM[f"{place.parent.full_name}.{place.name}"])])
+    return Found([TagFunction(CUSTOM[f"{place.parent.full_name}.{place.name}"])])
 
 
 def _nothing(tag: Tag, place: ValuePlace) -> Found:

@@ -26,7 +26,7 @@ EVERY_LEVEL: Final = frozenset((STANDARD, BETA, ALPHA))
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class TagFunction:
     """A rule and how it is called.
 
     ``stops``: if it finds something, the other functions of the value are not called. ``stops_code``: those of BETA
@@ -42,12 +42,12 @@ class Function:
     optional: IsSet | None = None
     stops_code: bool = True
 
-    def around(self, rule: Rule, cohort: str = "") -> Function:
+    def around(self, rule: Rule, cohort: str = "") -> TagFunction:
         """Return the function with a rule that applies this one's elsewhere, or not always."""
         return replace(self, rule=rule, cohort=cohort, optional=None)
 
 
-Wrap = Callable[[Function], Function]
+Wrap = Callable[[TagFunction], TagFunction]
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Found:
     items or keys, do not apply.
     """
 
-    functions: list[Function] = field(default_factory=list)
+    functions: list[TagFunction] = field(default_factory=list)
     deferred: list[Callable[[], Found]] = field(default_factory=list)
     of_parent: list[Callable[[], Found]] = field(default_factory=list)
     opaque: bool = False
@@ -83,14 +83,14 @@ class Found:
             of_parent=[_later(make, wrap) for make in self.of_parent],
         )
 
-    def resolved(self) -> list[Function]:
+    def resolved(self) -> list[TagFunction]:
         """Return the functions of the value, the deferred ones last."""
         return [*self.functions, *resolve(self.deferred)]
 
 
-def resolve(waiting: Iterable[Callable[[], Found]]) -> list[Function]:
+def resolve(waiting: Iterable[Callable[[], Found]]) -> list[TagFunction]:
     """Return the functions that the makers make."""
-    functions: list[Function] = []
+    functions: list[TagFunction] = []
     while made := [make() for make in waiting]:
         functions += [function for each in made for function in each.functions]
         waiting = [make for each in made for make in each.deferred]
@@ -101,7 +101,7 @@ def _later(make: Callable[[], Found], wrap: Wrap) -> Callable[[], Found]:
     return lambda: make().wrapped(wrap)
 
 
-def kept(functions: Iterable[Function], enforced: Collection[str]) -> list[Function]:
+def kept(functions: Iterable[TagFunction], enforced: Collection[str]) -> list[TagFunction]:
     """Return the functions that matter while only these levels are enforced."""
     result = []
     for function in functions:
@@ -112,16 +112,16 @@ def kept(functions: Iterable[Function], enforced: Collection[str]) -> list[Funct
     return result
 
 
-def emits(functions: Iterable[Function]) -> bool:
+def emits(functions: Iterable[TagFunction]) -> bool:
     """Tell whether one of the functions can find a cause."""
     return any(not function.silent for function in functions)
 
 
-def sequence(functions: Sequence[Function], then: Sequence[Rule] = ()) -> Rule | None:
+def sequence(functions: Sequence[TagFunction], then: Sequence[Rule] = ()) -> Rule | None:
     """Return one rule of all these functions, and of those ``then``, None if it cannot find a cause."""
     if not then and not emits(functions):
         return None
-    cohorts: dict[str, list[Function]] = {}
+    cohorts: dict[str, list[TagFunction]] = {}
     for function in functions:
         cohorts.setdefault(function.cohort, []).append(function)
     own = cohorts.pop("", [])
@@ -147,7 +147,7 @@ def all_of(rules: Sequence[Rule]) -> Rule:
     return rule
 
 
-def _leveled(function: Function) -> Rule:
+def _leveled(function: TagFunction) -> Rule:
     """Return the rule of a function. One of a tag alone finds nothing where only code goes on."""
     if function.level != STANDARD:
         return function.rule
@@ -159,7 +159,7 @@ def _leveled(function: Function) -> Rule:
     return rule
 
 
-def _stopping(stops: Sequence[Function], others: Sequence[Rule]) -> Rule:
+def _stopping(stops: Sequence[TagFunction], others: Sequence[Rule]) -> Rule:
     first = tuple((_leveled(function), function.silent, function.stops_code) for function in stops)
     rest = tuple(others)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubechronicle.api.declarative import go_values
-from kubechronicle.api.declarative.functions import STANDARD, Function
+from kubechronicle.api.declarative.functions import STANDARD, TagFunction
 from kubechronicle.api.declarative.groups import Member
 from kubechronicle.api.declarative.rules import IsSet
 from kubechronicle.api.kinds.reading import POINTER, Declared, GoType, KindField, PublishedRelease
@@ -30,7 +30,7 @@ class Modes:
     """A discriminator, and the functions of fields by field and mode."""
 
     discriminator: KindField | None = None
-    fields: dict[str, tuple[KindField, dict[str, list[Function]]]] = field(default_factory=dict)
+    fields: dict[str, tuple[KindField, dict[str, list[TagFunction]]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ MAX_PRINTED: Final = 256 * 1024
 """Bytes of an object and its patch that are printed in this way, which is slow. Of larger ones, all keys are sorted."""
 
 
-class _Number(str):
+class _PrintedNumber(str):
     """A number as the client wrote it."""
 
     __slots__ = ()
@@ -107,7 +107,7 @@ def _loads(patch: bytes, decoded: _Decoded) -> Any:
     # With their backslashes escaped, escape sequences are part of the strings.
     text = patch.decode("utf-8", "replace")
     text = _ESCAPE.sub(lambda found: _ESCAPED_TWICE.get(found[1], r"\\" + found[1]), text)
-    return _strings(json.loads(text, parse_float=_Number, parse_int=_Number, object_pairs_hook=made))
+    return _strings(json.loads(text, parse_float=_PrintedNumber, parse_int=_PrintedNumber, object_pairs_hook=made))
 
 
 def _string(written: str) -> _Text:
@@ -224,4 +224,4 @@ def _scalar(value: Any) -> str:
     """Return the text of a value without members."""
     if value.__class__ is _Text:
         return f'"{value.written}"'
-    return value if value.__class__ is _Number else _escaped(orjson.dumps(value).decode())
+    return value if value.__class__ is _PrintedNumber else _escaped(orjson.dumps(value).decode())

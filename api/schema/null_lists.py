@@ -14,17 +14,17 @@ from typing import Any, Final
 from kubechronicle.api.schema.types import LIST, ONE, ListType, MapType, ObjectType, objects_below
 
 
-class _Plan:
+class _ListPlan:
     """``names``: fields of this object. ``below``: (field, shape, plan) of fields to descend to."""
 
     __slots__ = ("below", "names")
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.below: list[tuple[str, str, _Plan]] = []
+        self.below: list[tuple[str, str, _ListPlan]] = []
 
 
-_PLANS: Final[dict[str, _Plan]] = {}
+_PLANS: Final[dict[str, _ListPlan]] = {}
 
 
 Emptied = list[tuple[dict[str, Any], str, Any]]
@@ -38,7 +38,7 @@ def make_null(obj: dict[str, Any], kind: ObjectType) -> Emptied:
     return emptied
 
 
-def _apply(obj: dict[str, Any], plan: _Plan, emptied: Emptied) -> None:
+def _apply(obj: dict[str, Any], plan: _ListPlan, emptied: Emptied) -> None:
     for name in plan.names:
         value = obj.get(name)
         if not value and value is not None:
@@ -55,10 +55,10 @@ def _apply(obj: dict[str, Any], plan: _Plan, emptied: Emptied) -> None:
                 _apply(item, below, emptied)
 
 
-def _plan_of(kind: ObjectType) -> _Plan:
+def _plan_of(kind: ObjectType) -> _ListPlan:
     plan = _PLANS.get(kind.definition)
     if plan is None:
-        plan = _PLANS[kind.definition] = _Plan()  # before the walk, as a definition may contain itself
+        plan = _PLANS[kind.definition] = _ListPlan()  # before the walk, as a definition may contain itself
         for field in kind.fields.values():
             if field.null_stays and isinstance(field.type, ListType | MapType):
                 plan.names.append(field.name)

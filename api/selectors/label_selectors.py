@@ -230,10 +230,10 @@ def _read_simple(text: str) -> tuple[list[Requirement], int]:
 
 def _read(text: str, path: Path) -> list[Requirement]:
     found, rest = _read_simple(text)
-    return found if rest < 0 else _Parser(text[rest:], path).parse(found)
+    return found if rest < 0 else _SelectorParser(text[rest:], path).parse(found)
 
 
-class _Parser:
+class _SelectorParser:
     """Recursive descent over the tokens; ``in`` and ``notin`` are words, except where the grammar needs an operator."""
 
     def __init__(self, text: str, path: Path) -> None:

@@ -27,13 +27,13 @@ class _SyntaxError(Exception):
 def problem(text: str) -> str:
     """Return the first syntax error of a template, empty if there is none."""
     try:
-        _Parser(text).parse()
+        _PathParser(text).parse()
     except _SyntaxError as error:
         return str(error.args[0])
     return ""
 
 
-class _Parser:
+class _PathParser:
     """``start``: the place after the last part. ``pos``: the place of the next character."""
 
     def __init__(self, text: str) -> None:
@@ -188,4 +188,4 @@ def _bounded(number: str) -> int:
 
 
 def _parse_action(text: str) -> None:
-    _Parser(f"{{{text}}}").parse()
+    _PathParser(f"{{{text}}}").parse()

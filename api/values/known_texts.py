@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class _Generation(Generic[Value]):
+class _TextGeneration(Generic[Value]):
     """Values by their text, and texts by the identity of their value, which lives as long as the generation."""
 
     __slots__ = ("by_identity", "by_text", "weight")
@@ -35,8 +35,8 @@ class KnownTexts(Generic[Value]):
 
     def forget(self) -> None:
         """Forget everything."""
-        self._now: _Generation[Value] = _Generation()
-        self._former: _Generation[Value] = _Generation()
+        self._now: _TextGeneration[Value] = _TextGeneration()
+        self._former: _TextGeneration[Value] = _TextGeneration()
 
     def __len__(self) -> int:
         return len(self._now.by_text) + len(self._former.by_text)
@@ -53,7 +53,7 @@ class KnownTexts(Generic[Value]):
     def add(self, text: bytes, value: Value) -> None:
         """Remember a text and its value."""
         if self._now.weight > self._most:
-            self._former, self._now = self._now, _Generation()
+            self._former, self._now = self._now, _TextGeneration()
         self._now.by_text[text] = value
         self._now.by_identity[id(value)] = value, text
         self._now.weight += len(text)

@@ -28,7 +28,7 @@ from kubechronicle.eventlog.queries.branches import BranchAnswer, BranchFull, Br
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
-from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import (
     Batch,
@@ -290,7 +290,7 @@ class BranchLog:
     async def density(self, query: DensityQuery) -> list[Count]:
         raise _no_history()
 
-    async def groups(self, query: GroupQuery) -> list[Group]:
+    async def groups(self, query: GroupQuery) -> list[ChangeGroup]:
         raise _no_history()
 
     async def revision_at(self, when: datetime | timedelta) -> Moment:

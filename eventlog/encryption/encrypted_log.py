@@ -27,8 +27,8 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
-from kubechronicle.eventlog.queries.groups import Group, GroupQuery
-from kubechronicle.eventlog.queries.states import State, StatePair
+from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
+from kubechronicle.eventlog.queries.states import ObjectState, StatePair
 from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Moment, Record
 
 Pair = tuple[Record, Record | None]
@@ -151,7 +151,7 @@ class EncryptedLog:
                 before = None if previous is None else await self._plain(previous)
                 pairs[index] = await self._plain(record), before
 
-    def _concerns(self, record: Record | State) -> bool:
+    def _concerns(self, record: Record | ObjectState) -> bool:
         """Return whether the record is encrypted, or ought to be."""
         return record.body.startswith(ENCRYPTED_BODY) or self.contents.chain_for(record.key.resource) is not None
 
@@ -163,7 +163,7 @@ class EncryptedLog:
             return replace(record, body=body, problem=str(error))
         return record if body is record.body else replace(record, body=body)
 
-    async def _plain_state(self, state: State) -> State:
+    async def _plain_state(self, state: ObjectState) -> ObjectState:
         if not state.body:
             return state
         try:
@@ -171,7 +171,7 @@ class EncryptedLog:
         except TransformError as error:
             return replace(state, body=b"", problem=str(error))
 
-    async def _decrypted(self, record: Record | State) -> bytes:
+    async def _decrypted(self, record: Record | ObjectState) -> bytes:
         """Return the object in plaintext, the same one if it is stored so. TransformError."""
         try:
             return self.contents.decrypted_nowait(record.key, record.body).data
@@ -195,7 +195,7 @@ class EncryptedLog:
     async def density(self, query: DensityQuery) -> list[Count]:
         return await self._log.density(query)
 
-    async def groups(self, query: GroupQuery) -> list[Group]:
+    async def groups(self, query: GroupQuery) -> list[ChangeGroup]:
         return await self._log.groups(query)
 
     async def count_at(

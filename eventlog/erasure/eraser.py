@@ -48,7 +48,7 @@ from kubechronicle.eventlog.retention import archives
 
 
 @dataclass(slots=True)
-class _File:
+class _ErasedFile:
     """An archive to rewrite. ``steps``: the erasures (part, id) that a row lacks, by revision."""
 
     archive: archives.Archive
@@ -68,7 +68,7 @@ class Eraser:
         self._archive = archive
         self._id = str(uuid4())
         self._tables: list[str] = []
-        self._files: list[_File] = []
+        self._files: list[_ErasedFile] = []
         self._archived: list[Tombstone] = []  # of archived rows that are erased now
         self._stays: int | None = None
         self._entries: dict[str, Erasure] = {}
@@ -92,7 +92,7 @@ class Eraser:
             if archive is not None:
                 await trio.to_thread.run_sync(archives.remove_unfinished, archive, log_id)
                 for existing in await trio.to_thread.run_sync(archives.of_log, archive, log_id):
-                    eraser._files.append(_File(existing))
+                    eraser._files.append(_ErasedFile(existing))
             yield eraser
 
     async def plan(self) -> ErasurePlan:
@@ -343,7 +343,7 @@ class Eraser:
 
     # Archives
 
-    async def _plan_archive(self, file: _File, plan: ErasurePlan) -> None:
+    async def _plan_archive(self, file: _ErasedFile, plan: ErasurePlan) -> None:
         """Find the rows of an archive to erase, and those that are erased only in the database."""
         archived = archives.rows_of(file.archive)
         while chunk := await trio.to_thread.run_sync(_next_matching, archived, self._request, self._stays):
@@ -351,7 +351,7 @@ class Eraser:
             for row in chunk:
                 self._plan_row(file, row, known.get(row.revision, []), plan)
 
-    def _plan_row(self, file: _File, row: ArchivedRow, known: Sequence[Tombstone], plan: ErasurePlan) -> None:
+    def _plan_row(self, file: _ErasedFile, row: ArchivedRow, known: Sequence[Tombstone], plan: ErasurePlan) -> None:
         digests = erasures.digest_history(row.digest, known)
         if digests is None or row.content not in digests:
             raise LogCorrupt(f"revision {row.revision} was edited; `kubechronicle verify` shows details")

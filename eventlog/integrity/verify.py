@@ -291,7 +291,11 @@ class _TombstoneReader:
 
     async def finish(self) -> ChainProblem | None:
         rest = await self._next()
-        return ChainProblem(revision=rest.revision, message="it was erased, but there is no such revision") if rest else None
+        return (
+            ChainProblem(revision=rest.revision, message="it was erased, but there is no such revision")
+            if rest
+            else None
+        )
 
     async def _next(self) -> Tombstone | None:
         if not self._read and not self._over:

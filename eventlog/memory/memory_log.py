@@ -29,7 +29,7 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk, bounded, pair_size, record_size
 from kubechronicle.eventlog.queries.density import Count, DensityQuery, counted
-from kubechronicle.eventlog.queries.groups import Group, GroupQuery, grouped
+from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery, grouped
 from kubechronicle.eventlog.queries.retained import within_history
 from kubechronicle.eventlog.queries.states import StatePair, merged, state_size
 from kubechronicle.eventlog.records import (
@@ -192,7 +192,7 @@ class MemoryLog(MemoryClaims):
         query = replace(query, changes=within_history(query.changes, self.store.head()))
         return counted(self.store.rows(after=query.changes.after), self.store.who, query)
 
-    async def groups(self, query: GroupQuery) -> list[Group]:
+    async def groups(self, query: GroupQuery) -> list[ChangeGroup]:
         await self._enter("groups")
         query = replace(query, changes=within_history(query.changes, self.store.head()))
         return grouped(self.store.rows(after=query.changes.after), self.store.who, query)

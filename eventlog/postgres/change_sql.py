@@ -10,7 +10,7 @@ import orjson
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.sql import RECORD_COLUMNS, log_table
 from kubechronicle.eventlog.queries.changes import SUBRESOURCE, TEXTS, ChangeQuery, Text
-from kubechronicle.eventlog.queries.states import PLAIN_BODY, State
+from kubechronicle.eventlog.queries.states import PLAIN_BODY, ObjectState
 from kubechronicle.eventlog.records import Key, Record, Who
 
 WHO_COLUMNS: Final = (
@@ -267,7 +267,7 @@ def _state_columns(texts: Sequence[str], arguments: list[Any]) -> str:
     return STATE_COLUMNS.replace("object", f"case when {' or '.join(wanted)} then object end as object")
 
 
-def state_of(row: Any) -> State:
+def state_of(row: Any) -> ObjectState:
     revision, resource, namespace, name, previous, operation, body, user = row
     key = _key(Key, (resource, namespace, name))
-    return State(revision, key, previous, rows.OPERATIONS[operation], body.encode() if body else b"", user)
+    return ObjectState(revision, key, previous, rows.OPERATIONS[operation], body.encode() if body else b"", user)

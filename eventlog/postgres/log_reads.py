@@ -28,9 +28,9 @@ from kubechronicle.eventlog.postgres.session import Row, Session, SessionPool
 from kubechronicle.eventlog.queries import density, groups
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
-from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.retained import within_history
-from kubechronicle.eventlog.queries.states import STATE_BYTES, State, StatePair
+from kubechronicle.eventlog.queries.states import STATE_BYTES, ObjectState, StatePair
 from kubechronicle.eventlog.records import Head, Key, Moment, Operation, Record
 
 QUICK_BOUND = 5.0  # seconds to wait for the answer to queries of milliseconds, which all readers wait for
@@ -134,7 +134,7 @@ class LogReads:
             return found.map(lambda state: (state, None))
         known = {state.revision: state for state in found}
         missing = [state.previous_revision for state in found if state.previous_revision not in known]
-        before = Chunk[State]()
+        before = Chunk[ObjectState]()
         if wanted := [revision for revision in missing if revision]:
             before = await self._fetch_states(
                 *change_sql.before_statement(wanted, texts), len(wanted), small=bool(texts)
@@ -150,7 +150,7 @@ class LogReads:
 
     async def _fetch_states(
         self, statement: str, arguments: Sequence[object], limit: int, *, small: bool
-    ) -> Chunk[State]:
+    ) -> Chunk[ObjectState]:
         fetch = partial(
             fetch_bounded, limit=limit, size=change_sql.state_size, objects=1, enough=STATE_BYTES, small=small
         )
@@ -165,7 +165,7 @@ class LogReads:
         statement, arguments = density_sql.statement(query, edges, await self._short_resources())
         return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if revisions > 0 else []
 
-    async def groups(self, query: GroupQuery) -> list[Group]:
+    async def groups(self, query: GroupQuery) -> list[ChangeGroup]:
         head = await self.head()
         changes = within_history(replace(query.changes, until=min(query.changes.until, head.revision)), head)
         query = replace(query, changes=changes)
@@ -174,7 +174,7 @@ class LogReads:
         groups.check_limit(changes.after + 1, changes.until, query)
         statement, arguments = group_sql.statement(query, await self._short_resources())
         found = await self._pool.fetch(statement, *arguments)
-        return [Group(tuple(row[:-3]), row[-3], row[-2], row[-1]) for row in map(tuple, found)]
+        return [ChangeGroup(tuple(row[:-3]), row[-3], row[-2], row[-1]) for row in map(tuple, found)]
 
     async def get_at(self, key: Key, *, revision: int) -> Record | None:
         if change_sql.NUL in key.namespace or change_sql.NUL in key.name:

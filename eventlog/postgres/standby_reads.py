@@ -27,7 +27,7 @@ from kubechronicle.eventlog.postgres.session import Session, SessionPool
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.chunks import Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
-from kubechronicle.eventlog.queries.groups import Group, GroupQuery
+from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import Record
 
@@ -172,7 +172,7 @@ class StandbyReads(LogReads):
         here = super().density
         return await self._past(lambda: here(query), lambda reads: reads.density(query))
 
-    async def groups(self, query: GroupQuery) -> list[Group]:
+    async def groups(self, query: GroupQuery) -> list[ChangeGroup]:
         here = super().groups
         return await self._past(lambda: here(query), lambda reads: reads.groups(query))
 

@@ -43,7 +43,7 @@ class GroupQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ChangeGroup:
     """``values``: of the columns of the query. ``first``, ``last``: the revisions of its first and last change."""
 
     values: tuple[str, ...]
@@ -61,19 +61,19 @@ def value_of(record: Record, column: str) -> str:
     return TEXTS[column](record)[0]
 
 
-def grouped(rows: Iterable[Record], who: Mapping[int, Who], query: GroupQuery) -> list[Group]:
+def grouped(rows: Iterable[Record], who: Mapping[int, Who], query: GroupQuery) -> list[ChangeGroup]:
     """Group records, in the order of revisions. ``who``: by revision. TooMany."""
     changes = query.changes
     between = [row for row in rows if changes.after < row.revision <= changes.until]
     if between:
         check_limit(between[0].revision, between[-1].revision, query)
-    found: dict[tuple[str, ...], Group] = {}
+    found: dict[tuple[str, ...], ChangeGroup] = {}
     for row in between:
         record = structs.replace(row, who=who[row.revision])
         if changes.matches(record):
             values = tuple(value_of(record, column) for column in query.by)
-            group = found.get(values, Group(values, 0, row.revision, row.revision))
-            found[values] = Group(values, group.changes + 1, group.first, row.revision)
+            group = found.get(values, ChangeGroup(values, 0, row.revision, row.revision))
+            found[values] = ChangeGroup(values, group.changes + 1, group.first, row.revision)
     return sorted(found.values(), key=lambda group: (-group.changes, group.values))[: query.most]
 
 

@@ -23,7 +23,7 @@ STATE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of objects after which a read of states ends. They are judged soon, and each read takes some round trips."""
 
 
-class State(msgspec.Struct, frozen=True, gc=False):
+class ObjectState(msgspec.Struct, frozen=True, gc=False):
     """An object after a change; after a deletion its last state.
 
     ``body``: as in Record; b"": it was not wanted
@@ -45,13 +45,13 @@ class State(msgspec.Struct, frozen=True, gc=False):
         return self.body.startswith(ERASED_BODY)
 
 
-StatePair: TypeAlias = tuple[State, State | None]
+StatePair: TypeAlias = tuple[ObjectState, ObjectState | None]
 """The state after a change, and before it. None: the key was absent, that state is gone, or it is not wanted."""
 
 
-def state_of(record: Record) -> State:
+def state_of(record: Record) -> ObjectState:
     user = record.who.user if record.who is not None else ""
-    return State(
+    return ObjectState(
         record.revision, record.key, record.previous_revision, record.operation, record.body, user, record.problem
     )
 
@@ -61,7 +61,7 @@ def mentions(body: bytes, texts: Sequence[str]) -> bool:
     return not texts or not body.startswith(PLAIN_BODY) or any(text.encode() in body for text in texts)
 
 
-def without_unwanted(state: State, texts: Sequence[str]) -> State:
+def without_unwanted(state: ObjectState, texts: Sequence[str]) -> ObjectState:
     """Return the state, without its body if that is not wanted."""
     return state if mentions(state.body, texts) else msgspec.structs.replace(state, body=b"")
 

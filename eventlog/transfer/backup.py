@@ -20,7 +20,7 @@ from kubechronicle.eventlog.transfer.backup_file import (
     Digests,
     Header,
     Item,
-    Kept,
+    KeptHistory,
     Partition,
     TableRow,
 )
@@ -119,7 +119,7 @@ async def _header(session: Session) -> Header:
 async def _items(session: Session) -> AsyncGenerator[Item, None]:
     """Yield everything in the order of the file."""
     async for row in _rows(session, KEPT):
-        yield Kept(from_row(row))
+        yield KeptHistory(from_row(row))
     async for row in _rows(session, ERASED):
         yield Tombstone(row[0], row[1], bytes(row[2]), bytes(row[3]))
     gathered: list[StoredDigest] = []
@@ -167,4 +167,4 @@ def _revision(batch: list[Any]) -> int:
     last = batch[-1]
     if isinstance(last, Digests):
         return last.revisions[-1]
-    return int(last["revision"]) if not isinstance(last, Kept | Tombstone | StoredJump | TableRow) else 0
+    return int(last["revision"]) if not isinstance(last, KeptHistory | Tombstone | StoredJump | TableRow) else 0

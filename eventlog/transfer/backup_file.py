@@ -82,7 +82,7 @@ class Header:
     drops: Sequence[tuple[int, datetime, str]] | None = None
 
 
-class Kept(NamedTuple):
+class KeptHistory(NamedTuple):
     """A row copied forward."""
 
     row: StoredRow
@@ -103,7 +103,7 @@ class TableRow(NamedTuple):
     columns: Mapping[str, Any]
 
 
-Item: TypeAlias = Kept | Tombstone | StoredJump | Digests | StoredRow | TableRow
+Item: TypeAlias = KeptHistory | Tombstone | StoredJump | Digests | StoredRow | TableRow
 
 
 # Writing
@@ -186,7 +186,7 @@ def _header_fields(header: Header) -> dict[str, Any]:
 def _fields(item: Item) -> list[Any]:
     if isinstance(item, StoredRow):
         return ["row", *stored_rows.to_json(item)]
-    if isinstance(item, Kept):
+    if isinstance(item, KeptHistory):
         return ["kept", *stored_rows.to_json(item.row)]
     if isinstance(item, Digests):
         return ["digests", list(item.revisions), b"".join(item.digests).hex(), list(item.classes)]
@@ -294,7 +294,7 @@ def _item(fields: Sequence[Any]) -> Item:
     if tag == "row":
         return stored_rows.from_json(fields[1:])
     if tag == "kept":
-        return Kept(stored_rows.from_json(fields[1:]))
+        return KeptHistory(stored_rows.from_json(fields[1:]))
     if tag == "digests":
         packed = bytes.fromhex(fields[2])
         digests = [packed[at : at + 32] for at in range(0, len(packed), 32)]

@@ -14,7 +14,7 @@ from kubechronicle.eventlog.integrity.drops import DropCheck
 from kubechronicle.eventlog.integrity.erasures import Remains, Tombstone
 from kubechronicle.eventlog.integrity.verify import StoredJump, feed_jump
 from kubechronicle.eventlog.records import Head
-from kubechronicle.eventlog.transfer.backup_file import Digests, Header, Item, Kept
+from kubechronicle.eventlog.transfer.backup_file import Digests, Header, Item, KeptHistory
 from kubechronicle.eventlog.transfer.stored_rows import StoredRow
 
 _NONE: Final[tuple[Tombstone, ...]] = ()
@@ -61,7 +61,7 @@ class BackupCheck:
                 erased = self._erased.pop(revision, _NONE)
                 if problem := self.chain.tombstone(revision, digest, erased, retention_class=name):
                     return problem
-        elif isinstance(item, Kept):
+        elif isinstance(item, KeptHistory):
             return self._add_kept(item.row)
         elif isinstance(item, Tombstone):
             self._erased.setdefault(item.revision, []).append(item)

@@ -23,7 +23,7 @@ from kubechronicle.eventlog.integrity.erasures import Tombstone
 from kubechronicle.eventlog.integrity.jumps import parse
 from kubechronicle.eventlog.integrity.verify import StoredJump
 from kubechronicle.eventlog.postgres.session import Session
-from kubechronicle.eventlog.transfer.backup_file import Digests, Header, Item, Kept, Reader, TableRow
+from kubechronicle.eventlog.transfer.backup_file import Digests, Header, Item, KeptHistory, Reader, TableRow
 from kubechronicle.eventlog.transfer.checking import BackupCheck
 from kubechronicle.eventlog.transfer.loader import Loader, loading
 from kubechronicle.eventlog.transfer.stored_rows import StoredRow
@@ -199,7 +199,7 @@ class _Restoring:
             return item if item.last <= self.target else None
         if isinstance(item, TableRow):
             return item if self._is_wanted(item) else None
-        row = item.row if isinstance(item, Kept) else item
+        row = item.row if isinstance(item, KeptHistory) else item
         if isinstance(row, StoredRow) and row["resource"] == erasures.RESOURCE and row["revision"] > self.target:
             recorded = f"contents were erased later, as revision {row['revision']} records"
             raise BadTarget(f"{recorded}; restore that revision or a later one")
@@ -221,7 +221,7 @@ class _Restoring:
         if kind is StoredRow:
             await self.loader.add_rows(items)
             self.committed_at = items[-1]["committed_at"]
-        elif kind is Kept:
+        elif kind is KeptHistory:
             await self.loader.add_kept([item.row for item in items])
         elif kind is Tombstone:
             await self.loader.add_erased(items)

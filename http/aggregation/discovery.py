@@ -87,7 +87,7 @@ class Others:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownGroups:
     """The state of one APIService of another server. ``one``: as of its last request. ``due``: in trio's time."""
 
     one: ApiService
@@ -104,7 +104,7 @@ class RemoteDiscovery:
         self._routes = routes
         self._documents = openapi
         self._backends = backends
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownGroups] = {}
         self._changed = trio.Event()
         self._turns = trio.Semaphore(MOST_REQUESTS)
         self._merged: tuple[Registry | None, int, Others | None] = (None, -1, None)
@@ -154,7 +154,7 @@ class RemoteDiscovery:
         for name, one in remote.items():
             known = self._known.get(name)
             if known is None:
-                known = self._known[name] = _Known(one, RemoteVersion())
+                known = self._known[name] = _KnownGroups(one, RemoteVersion())
             elif known.one != one:
                 known.one, known.due, known.failures = one, now, 0
             if known.due <= now and not known.running:
@@ -162,7 +162,7 @@ class RemoteDiscovery:
                 nursery.start_soon(self._refresh, known)
         return min((known.due for known in self._known.values() if not known.running), default=float("inf"))
 
-    async def _refresh(self, known: _Known) -> None:
+    async def _refresh(self, known: _KnownGroups) -> None:
         one = known.one
         try:
             async with self._turns:

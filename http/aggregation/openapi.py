@@ -62,7 +62,7 @@ class ConvertedDocument:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptDocument:
     """The state of one APIService. ``due``: trio time of the next request; ``tag``: ETag of the last answer."""
 
     one: ApiService
@@ -77,7 +77,7 @@ class RemoteOpenApi:
     def __init__(self, routes: Routes, backends: Backends) -> None:
         self._routes = routes
         self._backends = backends
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _KeptDocument] = {}
         self._converted: dict[str, ConvertedDocument] = {}
         self._asking = trio.Lock()
 
@@ -137,13 +137,13 @@ class RemoteOpenApi:
         turns, now = trio.Semaphore(MOST_REQUESTS), trio.current_time()
         async with trio.open_nursery() as nursery:
             for name, one in remote.items():
-                kept = self._kept.setdefault(name, _Kept(one))
+                kept = self._kept.setdefault(name, _KeptDocument(one))
                 if kept.one != one:
                     kept.one, kept.due, kept.tag = one, now, ""
                 if one.available and kept.due <= now:
                     nursery.start_soon(self._ask, kept, turns)
 
-    async def _ask(self, kept: _Kept, turns: trio.Semaphore) -> None:
+    async def _ask(self, kept: _KeptDocument, turns: trio.Semaphore) -> None:
         one = kept.one
         assert one.service is not None
         try:

@@ -52,20 +52,20 @@ _STOP: Final = None
 Item = Offered | Delivery
 
 
-class _Batch(NamedTuple):
+class _LogBatch(NamedTuple):
     """Events that are passed to the thread together. ``size``: their estimated bytes."""
 
     items: list[Item]
     size: int
 
 
-_OVERWRITE: Final = _Batch([], 0)
+_OVERWRITE: Final = _LogBatch([], 0)
 
 
 class _Freed:
     """The memory that the thread has freed and keeps for itself, among the caches that an erasure empties."""
 
-    def __init__(self, passed: queue.SimpleQueue[_Batch | None]) -> None:
+    def __init__(self, passed: queue.SimpleQueue[_LogBatch | None]) -> None:
         self._passed = passed
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class LogBackend:
         self._waiting_bytes = 0
         self._quick_events = self._quick_bytes = 0  # of ``_waiting``: up to these, an event is taken without a look
         self._some, self._full = trio.Event(), trio.Event()
-        self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_LogBatch | None] = queue.SimpleQueue()
         self._overwrite = overwrite
         self._overwriting = False
         self._freed = CACHES.add("audit log", _Freed(self._queue))
@@ -200,7 +200,7 @@ class LogBackend:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        batch = _Batch(self._waiting, self._waiting_bytes)
+        batch = _LogBatch(self._waiting, self._waiting_bytes)
         self._waiting, self._waiting_bytes, self._quick_events = [], 0, 0
         self._taken_events += len(batch.items)
         self._taken_bytes += batch.size
@@ -226,7 +226,7 @@ class LogBackend:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function, *arguments)
 
-    def _write_waiting(self, first: _Batch | None) -> bool:
+    def _write_waiting(self, first: _LogBatch | None) -> bool:
         """Write the first events and all that wait behind them. Returns False at the end of the queue."""
         taken: list[Item] = []
         size = 0

@@ -24,7 +24,7 @@ from kubechronicle.api.audit.events import (
     second_text,
     shown_times,
 )
-from kubechronicle.api.audit.matching import Decision as AuditDecision
+from kubechronicle.api.audit.matching import AuditDecision as AuditDecision
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.errors.status import StatusError

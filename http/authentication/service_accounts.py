@@ -52,7 +52,7 @@ GONE: Final = "service account token has been invalidated"
 
 
 @dataclass(slots=True)
-class _Named:
+class _NamedObject:
     """An object that a token names, with its state at the last look.
 
     ``uid``: None for any uid
@@ -106,7 +106,7 @@ class _Verified:
     begins: float
     ends: float
     issued: float
-    named: list[_Named]
+    named: list[_NamedObject]
     stored_in: SecretToken | None = None
     warn_after: float = 0.0
     stale: bool = False
@@ -221,7 +221,7 @@ class ServiceAccountTokens:
             warn_after=_moment(private, "warnafter", 0.0),
         )
 
-    def _bound(self, claims: Mapping[str, Any]) -> tuple[User, list[_Named]]:
+    def _bound(self, claims: Mapping[str, Any]) -> tuple[User, list[_NamedObject]]:
         """Return the user of a token of the TokenRequest API, and the objects it names."""
         private = _mapping(claims, "kubernetes.io")
         namespace = _text(private, "namespace")
@@ -231,15 +231,15 @@ class ServiceAccountTokens:
         named = [self._account(namespace, name, uid)]
         if secret is not None:
             other = "secret UID ({}) does not match service account secret ref claim ({})"
-            named.append(_Named(self._secrets, namespace, *secret, GONE, other, GONE))
+            named.append(_NamedObject(self._secrets, namespace, *secret, GONE, other, GONE))
         extra: dict[str, tuple[str, ...]] = {}
         if pod is not None:
             other = "pod UID ({}) does not match service account pod ref claim ({})"
-            named.append(_Named(self._pods, namespace, *pod, GONE, other, GONE))
+            named.append(_NamedObject(self._pods, namespace, *pod, GONE, other, GONE))
             extra[f"{EXTRA}pod-name"], extra[f"{EXTRA}pod-uid"] = (pod[0],), (pod[1],)
         elif node is not None:
             other = "node UID ({}) does not match service account node ref claim ({})"
-            named.append(_Named(self._nodes, "", *node, GONE, other, GONE))
+            named.append(_NamedObject(self._nodes, "", *node, GONE, other, GONE))
         for kind, view in self._hooks.items():
             if (hook := _reference(private, kind.lower())) is not None:
                 self._add_hook(kind, view, hook, private, named, extra)
@@ -257,7 +257,7 @@ class ServiceAccountTokens:
         view: View,
         hook: tuple[str, str],
         private: Mapping[str, Any],
-        named: list[_Named],
+        named: list[_NamedObject],
         extra: dict[str, tuple[str, ...]],
     ) -> None:
         """Add the configuration of a webhook that a token names, and what the token attests."""
@@ -268,11 +268,11 @@ class ServiceAccountTokens:
                 f"bound object was a webhook config, but {go_quote(REVIEW_GROUPS)} attestation is missing"
             )
         other, key = f"{kind} UID ({{}}) does not match service account validating ref claim ({{}})", kind.lower()
-        named.append(_Named(view, "", *hook, GONE, other, GONE))
+        named.append(_NamedObject(view, "", *hook, GONE, other, GONE))
         extra[f"{EXTRA}{key}-name"], extra[f"{EXTRA}{key}-uid"] = (hook[0],), (hook[1],)
         extra[f"attestation.{EXTRA}{REVIEW_GROUPS}"] = tuple(groups)
 
-    def _legacy(self, claims: Mapping[str, Any], token: str) -> tuple[User, list[_Named]]:
+    def _legacy(self, claims: Mapping[str, Any], token: str) -> tuple[User, list[_NamedObject]]:
         """Return the user and objects of a token that is stored in a Secret. The Secret must hold that same token."""
         namespace = _text(claims, f"{account_tokens.CLAIM}namespace")
         secret = _text(claims, f"{account_tokens.CLAIM}secret.name")
@@ -299,7 +299,7 @@ class ServiceAccountTokens:
         account.leeway, account.gone = -math.inf, f"ServiceAccount {namespace}/{name} has been deleted"
         account.other = "ServiceAccount UID ({}) does not match claim ({})"
         invalidated = "Token has been invalidated"
-        held = _Named(
+        held = _NamedObject(
             self._secrets,
             namespace,
             secret,
@@ -312,11 +312,11 @@ class ServiceAccountTokens:
         )
         return user, [held, account]
 
-    def _account(self, namespace: str, name: str, uid: str) -> _Named:
+    def _account(self, namespace: str, name: str, uid: str) -> _NamedObject:
         missing = f"serviceaccounts {go_quote(name)} not found"
         other = "service account UID ({}) does not match claim ({})"
         gone = f"service account {namespace}/{name} has been deleted"
-        return _Named(self._accounts, namespace, name, uid, missing, other, gone)
+        return _NamedObject(self._accounts, namespace, name, uid, missing, other, gone)
 
 
 def service_account_user(namespace: str, name: str, uid: str, extra: Mapping[str, tuple[str, ...]]) -> User:

@@ -43,7 +43,7 @@ class NoAnswer(CredentialRejected):
 
 
 @dataclass(slots=True)
-class _Question:
+class _CachedQuestion:
     """A request to the webhook in flight. ``answers`` stays empty if the task that sent it was cancelled."""
 
     done: trio.Event = field(default_factory=trio.Event)
@@ -74,7 +74,7 @@ class TokenCache:
         self._secret = os.urandom(32)
         self._begun: dict[tuple[str, ...], hashlib.blake2b] = {}
         self._kept: OrderedDict[bytes, tuple[Answer, float]] = kept_in_order("answers about tokens")
-        self._questions: dict[bytes, _Question] = {}
+        self._questions: dict[bytes, _CachedQuestion] = {}
 
     def key(self, token: str, audiences: Sequence[str]) -> bytes:
         wanted = tuple(audiences)
@@ -125,7 +125,7 @@ class TokenCache:
                 self.metrics.blocked -= 1
             if pending.answers:
                 return pending.answers[0]
-        pending = self._questions[key] = _Question()
+        pending = self._questions[key] = _CachedQuestion()
         self.metrics.in_flight += 1
         good = False
         try:

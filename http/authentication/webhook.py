@@ -83,7 +83,7 @@ class WebhookTokens:
         else:
             known = self.cache.look(key)
             if known is None:
-                raise _Question(self, key, token, tuple(audiences))
+                raise _ReviewQuestion(self, key, token, tuple(audiences))
             answer = known[0]
         if isinstance(answer, CredentialRejected):
             raise CredentialRejected(answer.why)
@@ -131,7 +131,7 @@ class _TokenAnswer:
     answer: Known
 
 
-class _Question(NeedsExternalAnswer):
+class _ReviewQuestion(NeedsExternalAnswer):
     def __init__(self, webhook: WebhookTokens, key: bytes, token: str, audiences: tuple[str, ...]) -> None:
         super().__init__("a webhook has to be asked")
         self._webhook, self._key, self._token, self._audiences = webhook, key, token, audiences

@@ -204,7 +204,7 @@ def impersonate(
         if not mode.applies(wanted, requestor):
             continue
         try:
-            check = _Check(chain, mode, requestor, metrics, errors=last_modes.constrained)
+            check = _RightCheck(chain, mode, requestor, metrics, errors=last_modes.constrained)
             user = check.identity(wanted, info)
         except StatusError as error:
             refusal = refusal or error
@@ -214,7 +214,7 @@ def impersonate(
     raise refusal or status.internal_error("all impersonation modes failed")
 
 
-class _Check:
+class _RightCheck:
     """The check of one identity in one mode. ``errors``: refusals tell errors of authorizers, and the uid is checked
     early."""
 

@@ -23,7 +23,7 @@ from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.access import rbac
 from kubechronicle.api.access.bound_rules import GROUP as GROUP
-from kubechronicle.api.access.bound_rules import MANY, BoundRules, Grants, RightQuestion, Stored
+from kubechronicle.api.access.bound_rules import MANY, BoundRules, Grants, RightQuestion, StoredBinding
 from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
@@ -281,8 +281,8 @@ class LongComparison(NeedsExternalAnswer):
         remember_answer(self._key, tuple(described))
 
 
-def _stored(entry: Entry | None) -> Stored | None:
-    return Stored(entry.object, len(entry.json)) if entry is not None else None
+def _stored(entry: Entry | None) -> StoredBinding | None:
+    return StoredBinding(entry.object, len(entry.json)) if entry is not None else None
 
 
 def _question(info: RequestInfo) -> RightQuestion:

@@ -122,7 +122,7 @@ def keep_seats(control: FlowControl, response: Response, running: RunningRequest
     elif isinstance(body, ListBody):
         body.when_closed, body.turn = running.end, control.turn
     else:
-        response.body = _Held(body, running)
+        response.body = _HeldSeats(body, running)
 
 
 async def waited(control: FlowControl, context: Context, known: KnownFlow, ticket: Ticket, longest: float) -> str:
@@ -191,13 +191,13 @@ class RunningRequest:
             end(self._control, self._known, self._ticket)
 
 
-class _Held:
+class _HeldSeats:
     """A streamed body whose request keeps its seats until it is closed."""
 
     def __init__(self, body: AsyncIterator[bytes], running: RunningRequest) -> None:
         self._body, self._running = body, running
 
-    def __aiter__(self) -> _Held:
+    def __aiter__(self) -> _HeldSeats:
         return self
 
     def __anext__(self) -> Awaitable[bytes]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from kubechronicle.actors.reading.reads import Selection, parse_continue
-from kubechronicle.api.custom.conversion_reviews import ConversionFailed
+from kubechronicle.api.custom.conversion_reviews import WebhookConversionFailed
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.elsewhere import ERASED
 from kubechronicle.api.history.positions import parse_position
@@ -58,7 +58,7 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
     revision = requested_revision(rt, options.resource_version, verb="get")
     try:
         entry = await backend.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
-    except ConversionFailed as error:
+    except WebhookConversionFailed as error:
         raise corrupted(error, backend, context, rt) from None
     if entry is None:
         metadata.match_name_syntax(info.name)

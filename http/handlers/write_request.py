@@ -20,7 +20,7 @@ from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.codecs import budget, json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import CodecError, DecodeError, RefusedValueError
-from kubechronicle.api.custom.conversion_reviews import ConversionFailed
+from kubechronicle.api.custom.conversion_reviews import WebhookConversionFailed
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
@@ -288,7 +288,7 @@ async def _refuse_decodable(backend: Backend, context: Context, rt: ResourceType
     raise status.conflict(rt, name, f"{storage_error(4, 'invalid object', rt, namespace, name)}{why}")
 
 
-def corrupted(error: ConversionFailed, backend: Backend, context: Context, rt: ResourceType) -> StatusError:
+def corrupted(error: WebhookConversionFailed, backend: Backend, context: Context, rt: ResourceType) -> StatusError:
     """Return kube-apiserver's error of a corrupt object: a webhook did not convert the one that a request names."""
     if not backend.features.enabled(UNSAFE_GATE):
         return error

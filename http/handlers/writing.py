@@ -14,7 +14,7 @@ from msgspec import structs
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.codecs.whole import encode
-from kubechronicle.api.custom.conversion_reviews import ConversionFailed
+from kubechronicle.api.custom.conversion_reviews import WebhookConversionFailed
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import parse_create_options, parse_update_options
 from kubechronicle.api.meta.transactions import KIND as TRANSACTION
@@ -117,7 +117,7 @@ async def delete(backend: Backend, request: Request, context: Context, rt: Resou
             raise AssertionError("a deletion is prepared")
         if backend.converted is not None:
             written = await in_version(backend.converted, written)
-    except ConversionFailed as error:
+    except WebhookConversionFailed as error:
         raise corrupted(error, backend, context, rt) from None
     if written.object is not None:
         prepared = structs.replace(prepared, object=written.object)

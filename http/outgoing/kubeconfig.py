@@ -34,7 +34,7 @@ class KubeconfigError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class KubeconfigCluster:
     server: str = ""
     tls_server_name: Annotated[str, FieldKey("tls-server-name")] = ""
     insecure_skip_tls_verify: Annotated[bool, FieldKey("insecure-skip-tls-verify")] = False
@@ -44,7 +44,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class KubeconfigUser:
     client_certificate: Annotated[str, FieldKey("client-certificate")] = ""
     client_certificate_data: Annotated[bytes, FieldKey("client-certificate-data")] = b""
     client_key: Annotated[str, FieldKey("client-key")] = ""
@@ -73,7 +73,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class KubeconfigContext:
     cluster: str = ""
     user: str = ""
 
@@ -81,19 +81,19 @@ class Context:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCluster:
     name: str = ""
-    cluster: Cluster = Cluster()
+    cluster: KubeconfigCluster = KubeconfigCluster()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedUser:
     name: str = ""
-    user: User = User()
+    user: KubeconfigUser = KubeconfigUser()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedContext:
     name: str = ""
-    context: Context = Context()
+    context: KubeconfigContext = KubeconfigContext()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,9 @@ def read_webhook_users(path: Path) -> WebhookUsers:
                 raise ValueError(text if text.startswith("user ") else f"user {entry.name!r}: {text}") from None
     except ValueError as error:
         raise KubeconfigError(f"{path}: {error}") from None
-    context = next((each.context for each in config.contexts if each.name == config.current_context), Context())
+    context = next(
+        (each.context for each in config.contexts if each.name == config.current_context), KubeconfigContext()
+    )
     return WebhookUsers(users, users.get(context.user, anonymous))
 
 
@@ -200,7 +202,7 @@ def _peer(config: Config, folder: Path) -> RemoteServer:
         raise ValueError("current-context is not set")
     context = _named(config.contexts, "context", current).context
     cluster = _named(config.clusters, "cluster", context.cluster).cluster
-    user = _named(config.users, "user", context.user).user if context.user else User()
+    user = _named(config.users, "user", context.user).user if context.user else KubeconfigUser()
     server = cluster.server
     if not server:
         raise ValueError(f"cluster {context.cluster!r}: server is not set")
@@ -215,7 +217,7 @@ def _peer(config: Config, folder: Path) -> RemoteServer:
     return _with_user(peer, context.user, user, folder)
 
 
-def _with_user(peer: RemoteServer, name: str, user: User, folder: Path) -> RemoteServer:
+def _with_user(peer: RemoteServer, name: str, user: KubeconfigUser, folder: Path) -> RemoteServer:
     """Return the peer with the credentials of a user. Raises ValueError."""
     if unsupported := user.unsupported():
         raise ValueError(f"user {name!r}: {unsupported} is not supported here")

@@ -33,7 +33,7 @@ Origin = tuple[str, str, int]
 """Scheme, host and port."""
 
 
-class Target(NamedTuple):
+class PoolTarget(NamedTuple):
     """A URL to send a request to.
 
     ``host``: for the header field. ``own``: it has the origin of the server.
@@ -51,14 +51,14 @@ class Target(NamedTuple):
 
 
 @remembered(1024)
-def target_of(base: str, url: str) -> Target:
+def target_of(base: str, url: str) -> PoolTarget:
     """Return a URL, perhaps relative to the server's (``base``), taken apart. Raises AskError."""
     whole = base
     try:
         whole = urljoin(base, url) if url else base
         parts, origin = urlsplit(whole), _origin(whole)
         path = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=RESERVED)
-        return Target(whole, path, parts.netloc.rpartition("@")[2], origin, origin == _origin(base))
+        return PoolTarget(whole, path, parts.netloc.rpartition("@")[2], origin, origin == _origin(base))
     except ValueError as error:
         raise AskError(f"{shown(whole)}: {error}") from None
 
@@ -106,7 +106,7 @@ class Pool:
         self.in_use = 0
         self.retired = False
 
-    def head(self, method: str, target: Target, fields: Mapping[str, str]) -> RequestHead:
+    def head(self, method: str, target: PoolTarget, fields: Mapping[str, str]) -> RequestHead:
         """Return the head of a request. Raises BadField."""
         key = (method, target, *fields.items())
         head = self._heads.get(key)
@@ -132,7 +132,7 @@ class Pool:
             self._known.clear()
         self._known[method, url] = (headers, head)
 
-    def connections(self, target: Target) -> Connections:
+    def connections(self, target: PoolTarget) -> Connections:
         """Return the connections to the origin of a URL."""
         if target.own:
             return self.own

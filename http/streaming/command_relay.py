@@ -43,7 +43,7 @@ class CommandView:
     """
 
     def __init__(self, protocol: str) -> None:
-        self._client: spdy.FrameReader | None = spdy.FrameReader() if protocol in WITH_STATUS else None
+        self._client: spdy.SpdyFrameReader | None = spdy.SpdyFrameReader() if protocol in WITH_STATUS else None
         self._headers = spdy.HeaderDecompressor()
         self._opening = OPENING
         self.frames = self.empty = 0

@@ -93,7 +93,7 @@ class Control(NamedTuple):
 Event: TypeAlias = Data | Control
 
 
-class FrameReader:
+class SpdyFrameReader:
     """The decoder of one peer's frames."""
 
     def __init__(self) -> None:

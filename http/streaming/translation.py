@@ -159,7 +159,7 @@ class _Translation:
         self._outlet = outlet
         self._protocol = kubelet.protocol
         self._rest = kubelet.rest
-        self._reader = spdy.FrameReader()
+        self._reader = spdy.SpdyFrameReader()
         self._lock = trio.Lock()
         self._idle = idle
         self._scope = trio.CancelScope()

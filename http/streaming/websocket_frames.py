@@ -119,7 +119,7 @@ def _whole(data: bytes, position: int) -> tuple[int, int, bytes]:
     return payload, end, data[payload - 4 : payload]
 
 
-class FrameReader:
+class WebSocketFrameReader:
     """The decoder of one client's frames."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ class WebSocketSession:
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.work = work_of(stream)
         self._stream = stream
-        self._reader = frames.FrameReader()
+        self._reader = frames.WebSocketFrameReader()
         self._lock = trio.Lock()
         self._closed = False
 

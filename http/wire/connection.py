@@ -20,7 +20,7 @@ import trio
 
 from kubechronicle.http.headers import DateField
 from kubechronicle.http.messages import Application, ClientDisconnected
-from kubechronicle.http.wire.exchange import Exchange
+from kubechronicle.http.wire.exchange import WireExchange
 from kubechronicle.http.wire.http1.connection import Http1Protocol
 from kubechronicle.http.wire.protocol_interface import WireProtocol
 from kubechronicle.http.wire.serve_config import ServeLimits
@@ -68,7 +68,7 @@ class Connection:
         self._protocol: WireProtocol | None = None
         self._http2: Http2Protocol | None = None
         self._nursery: trio.Nursery
-        self._exchanges: set[Exchange] = set()
+        self._exchanges: set[WireExchange] = set()
         self._send_lock = trio.Lock()
         self._unsent: memoryview | None = None
         self._held = 0  # reasons to send nothing at once: writes that wait, a push to finish, a lost client
@@ -202,7 +202,7 @@ class Connection:
         if len(exchanges) > TOGETHER:
             self._nursery.start_soon(self._disconnect, exchanges[TOGETHER:])
 
-    async def _disconnect(self, exchanges: list[Exchange]) -> None:
+    async def _disconnect(self, exchanges: list[WireExchange]) -> None:
         for number, exchange in enumerate(exchanges):
             if not number % TOGETHER:
                 await trio.lowlevel.checkpoint()
@@ -374,7 +374,7 @@ class Connection:
         await parked.wait()
         return self._stream
 
-    def begin_exchange(self, exchange: Exchange) -> None:
+    def begin_exchange(self, exchange: WireExchange) -> None:
         self.deadline = self._limited_until = math.inf
         self._exchanges.add(exchange)
         self._server.requests += 1
@@ -382,7 +382,7 @@ class Connection:
     def start_task(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         self._nursery.start_soon(task, *args)
 
-    def finish_exchange(self, exchange: Exchange) -> None:
+    def finish_exchange(self, exchange: WireExchange) -> None:
         self._exchanges.discard(exchange)
 
     def report(self, where: str, error: BaseException) -> None:

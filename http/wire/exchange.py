@@ -57,13 +57,13 @@ class Host(Protocol):
     peer_certificate: bytes | None
     peer_intermediates: tuple[bytes, ...]
 
-    def begin_exchange(self, exchange: Exchange) -> None:
+    def begin_exchange(self, exchange: WireExchange) -> None:
         """Count the exchange as running, and call its `disconnected()` when the client is gone."""
 
     def start_task(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         """Start a task in the connection's nursery."""
 
-    def finish_exchange(self, exchange: Exchange) -> None: ...
+    def finish_exchange(self, exchange: WireExchange) -> None: ...
 
     def report(self, where: str, error: BaseException) -> None:
         """Count an error, and log it once per kind."""
@@ -71,7 +71,7 @@ class Host(Protocol):
     def count_cut_off(self) -> None: ...
 
 
-class Exchange(Protocol):
+class WireExchange(Protocol):
     async def run(self) -> None: ...
 
     def disconnected(self) -> None: ...

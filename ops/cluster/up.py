@@ -52,7 +52,7 @@ async def run(arguments: argparse.Namespace) -> None:
     programs = await trio.to_thread.run_sync(find_or_build, given, say)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            cluster = Cluster(folder, nursery)
+            cluster = SimulatedCluster(folder, nursery)
             nursery.start_soon(_stop_at_signal, signals, nursery.cancel_scope)
             await cluster.start_server(arguments.secure_port)
             say("the API server is ready")
@@ -82,7 +82,7 @@ async def _stop_at_signal(signals: AsyncIterator[int], scope: trio.CancelScope) 
         return
 
 
-class Cluster:
+class SimulatedCluster:
     """The processes of a cluster, as tasks of one nursery."""
 
     def __init__(self, folder: Path, nursery: trio.Nursery) -> None:

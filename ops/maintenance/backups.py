@@ -32,7 +32,7 @@ from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
-from kubechronicle.ops.progress import Progress
+from kubechronicle.ops.progress import ProgressLine
 from kubechronicle.ops.settings.settings import Settings
 
 BUMP: Final = 1_000_000_000
@@ -49,7 +49,7 @@ async def run_backup(settings: Settings, arguments: argparse.Namespace) -> int:
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle backup") as session:
         await check_schema(session)
         await tell_of_others(session)
-        with Progress("saving") as progress:
+        with ProgressLine("saving") as progress:
             try:
                 header, size = await write_backup(session, path, progress=progress)
             except BackupError as error:
@@ -80,7 +80,7 @@ async def run_restore(settings: Settings, arguments: argparse.Namespace) -> int:
         async with _empty_database(settings) as url:
             await migrate(url)
             async with open_session(url, application="kubechronicle restore") as session:
-                with Progress("restoring") as progress:
+                with ProgressLine("restoring") as progress:
                     done = await restore(
                         session, reader, revision=wanted, migration=len(migrations()), progress=progress
                     )
@@ -149,7 +149,7 @@ def _verify(path: Path, anchors: dict[int, bytes], log_ids: set[UUID]) -> int:
         return 1
     check = BackupCheck(reader.header, anchors)
     beside = 0
-    with Progress("verifying") as progress:
+    with ProgressLine("verifying") as progress:
         for item in reader.items():
             beside += isinstance(item, TableRow)
             problem = check.add(item)

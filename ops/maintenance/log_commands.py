@@ -29,7 +29,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
 from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
-from kubechronicle.ops.progress import Progress
+from kubechronicle.ops.progress import ProgressLine
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.settings import types
@@ -102,7 +102,7 @@ T = TypeVar("T")
 async def run_migrate(settings: Settings) -> int:
     """Bring the schema up to date and print the applied migrations."""
     async with maintenance_database(settings) as url:
-        with Progress("migrating", "migrations", interval=0) as progress:
+        with ProgressLine("migrating", "migrations", interval=0) as progress:
             applied = await migrate(url, progress)
     for name in applied:
         terminal.stdout().line(f"applied {name}")
@@ -140,7 +140,7 @@ async def run_verify(
         try:
             log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
             archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
-            with Progress("verifying") as progress:
+            with ProgressLine("verifying") as progress:
                 verdict = await verify(
                     session,
                     anchors=anchors,

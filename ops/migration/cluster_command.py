@@ -29,7 +29,7 @@ from kubechronicle.ops.migration.compare import Expected
 from kubechronicle.ops.migration.database import DatabasePlace, finish, founding_of, verify
 from kubechronicle.ops.migration.report import MigrationReport
 from kubechronicle.ops.migration.storage_form import NotStorable, StoredForm
-from kubechronicle.ops.progress import Progress
+from kubechronicle.ops.progress import ProgressLine
 
 ROUNDS = 5
 """Attempts to read everything before the source forgets the revision."""
@@ -63,16 +63,16 @@ class _Import:
                 revision=await trio.to_thread.run_sync(self.source.revision),
                 restart=arguments.restart,
             )
-            with Progress("reading", "resources") as progress:
+            with ProgressLine("reading", "resources") as progress:
                 await self._read(staging, listed, progress)
             async with loading(session) as loader:
                 founder = Founder(loader, self.source.name, datetime.now(UTC))
-                with Progress("writing", "objects") as progress:
+                with ProgressLine("writing", "objects") as progress:
                     await self._write(staging, founder, progress)
                 await staging.drop()
         return finish(self.report, founder, time.monotonic() - started, staging.revision, arguments.report)
 
-    async def _read(self, staging: Staging, listed: Sequence[ListedObjects], progress: Progress) -> None:
+    async def _read(self, staging: Staging, listed: Sequence[ListedObjects], progress: ProgressLine) -> None:
         """Stage all objects as of one revision. OperatorError: the source forgets revisions too quickly."""
         for _ in range(ROUNDS):
             try:
@@ -115,7 +115,7 @@ class _Import:
         own = revision_of(obj)
         return (*stored.key, own if own <= revision else 0, stored.uid, stored.at, stored.manager, body)
 
-    async def _write(self, staging: Staging, founder: Founder, progress: Progress) -> None:
+    async def _write(self, staging: Staging, founder: Founder, progress: ProgressLine) -> None:
         total = await staging.count()
         async for change in staging.objects():
             self.report.imported[change.key.resource] += 1

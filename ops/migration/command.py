@@ -29,7 +29,7 @@ from kubechronicle.ops.migration.etcd_file import open_etcd_file
 from kubechronicle.ops.migration.etcd_import import EtcdImport, expected_of
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
-from kubechronicle.ops.progress import Progress
+from kubechronicle.ops.progress import ProgressLine
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.encryption.plan import encryption_plan
 from kubechronicle.ops.settings.settings import Settings
@@ -67,7 +67,7 @@ async def _run_etcd(place: DatabasePlace, arguments: argparse.Namespace) -> int:
     try:
         with open_etcd_file(path) as file:
             work = EtcdImport(file, prefix, place.encryption.contents)
-            with Progress("surveying", "values") as progress:
+            with ProgressLine("surveying", "values") as progress:
                 progress(0, 0)
                 await work.survey()
             if not file.verified:
@@ -85,7 +85,7 @@ async def _import_etcd(place: DatabasePlace, work: EtcdImport, arguments: argpar
     started = time.monotonic()
     async with open_session(place.url, application="kubechronicle import") as session, loading(session) as loader:
         founder = Founder(loader, f"etcd snapshot {work.file.path.name}", datetime.now(UTC))
-        with Progress("importing", "values") as progress:
+        with ProgressLine("importing", "values") as progress:
             await work.write(founder, progress)
     return finish(work.report, founder, time.monotonic() - started, work.compacted, arguments.report)
 

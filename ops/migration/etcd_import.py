@@ -43,7 +43,7 @@ BREATH: Final = 200
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownKinds:
     """The state of a key that the history changes."""
 
     revision: int
@@ -65,7 +65,7 @@ class EtcdImport:
     total: int = 0
     _newest: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     _changed: set[bytes] = field(default_factory=set)
-    _known: dict[bytes, _Known] = field(default_factory=dict)
+    _known: dict[bytes, _KnownKinds] = field(default_factory=dict)
     _folders: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -143,10 +143,10 @@ class EtcdImport:
         operation = Operation.CREATE if former is None else Operation.UPDATE
         await self._add(founder, change, operation, stored, former)
         if change.key in self._changed:
-            self._known[change.key] = _Known(change.revision, change.create_revision, change.version, stored)
+            self._known[change.key] = _KnownKinds(change.revision, change.create_revision, change.version, stored)
 
     async def _add(
-        self, founder: Founder, change: KeyValue, operation: Operation, stored: StoredForm, former: _Known | None
+        self, founder: Founder, change: KeyValue, operation: Operation, stored: StoredForm, former: _KnownKinds | None
     ) -> None:
         if change.sub and change.revision == founder.revision:
             raise OperatorError(

@@ -68,7 +68,7 @@ class _Slot:
     begun: float = 0.0
 
 
-class Workers:
+class WorkerProcesses:
     """The worker processes. ``limit``: seconds for the shutdown of all."""
 
     def __init__(
@@ -330,7 +330,7 @@ async def serve(settings: Settings) -> None:
                 addresses = ready.inputs.addresses
                 sockets = await shared_sockets(addresses, settings.workers)
                 limit = settings.shutdown_delay_duration + DRAIN_TIMEOUT + SLACK
-                workers = control.starting = Workers(
+                workers = control.starting = WorkerProcesses(
                     sockets, _start_messages(settings, addresses), limit=limit, failures=failures
                 )
                 await nursery.start(_run_then_stop, workers, nursery.cancel_scope)
@@ -349,7 +349,9 @@ async def shared_sockets(addresses: ListenAddresses, count: int) -> list[list[so
         raise OperatorError(f"cannot share port {port}: {error.strerror}; choose another --secure-port") from None
 
 
-async def _run_then_stop(workers: Workers, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
+async def _run_then_stop(
+    workers: WorkerProcesses, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]
+) -> None:
     await workers.run(task_status=task_status)
     scope.cancel()
 
@@ -367,8 +369,8 @@ class _SignalControl:
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
-        self.starting: Workers | None = None
-        self.ready: Workers | None = None
+        self.starting: WorkerProcesses | None = None
+        self.ready: WorkerProcesses | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:

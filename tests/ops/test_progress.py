@@ -7,7 +7,7 @@ import io
 import pytest
 
 from kubechronicle.ops import progress, terminal
-from kubechronicle.ops.progress import Progress, line
+from kubechronicle.ops.progress import ProgressLine, line
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ class Terminal(io.StringIO):
 def test_only_a_terminal_shows_it(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, shows: bool) -> None:
     monkeypatch.setattr(terminal, "stderr", lambda: terminal.Output(stream))
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
-    with Progress("saving") as shown:
+    with ProgressLine("saving") as shown:
         shown(1, 2)
     assert ("1 of 2 revisions" in stream.getvalue()) is shows
     assert stream.getvalue().endswith(terminal.ERASE_LINE) is shows

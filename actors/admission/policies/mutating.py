@@ -123,7 +123,7 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
         found = candidates(index, attributes, state)
         if not found or attributes.object is None:
             return None
-        return _Dispatch(attributes, state).run([policy for policy, _ in found])
+        return _MutationDispatch(attributes, state).run([policy for policy, _ in found])
 
 
 def _compiled(policy: ReadOnlyObject) -> Mutator:
@@ -132,7 +132,7 @@ def _compiled(policy: ReadOnlyObject) -> Mutator:
     return Mutator(policy)
 
 
-class _Dispatch:
+class _MutationDispatch:
     """One write on its way through the policies."""
 
     def __init__(self, attributes: Attributes, state: State) -> None:

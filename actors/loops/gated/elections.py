@@ -66,7 +66,7 @@ def utc_now() -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ElectionStep:
     """The next step of an election.
 
     ``pinged``: candidates to be pinged.
@@ -79,11 +79,11 @@ class Step:
     again: bool = True
 
 
-WAIT: Final = Step()
-UNTIL_CHANGED: Final = Step(again=False)
+WAIT: Final = ElectionStep()
+UNTIL_CHANGED: Final = ElectionStep(again=False)
 
 
-def next_step(candidates: Sequence[ReadOnlyObject], lease: ReadOnlyObject | None, now: datetime) -> Step:
+def next_step(candidates: Sequence[ReadOnlyObject], lease: ReadOnlyObject | None, now: datetime) -> ElectionStep:
     """Return the next step of the election among these candidates for a Lease."""
     candidates = [each for each in candidates if not is_expired(each, now)]
     if not candidates:
@@ -99,13 +99,13 @@ def next_step(candidates: Sequence[ReadOnlyObject], lease: ReadOnlyObject | None
         elif renewed + VOTING <= now and (ping is None or (ping + VOTING < now and renewed >= ping)):
             pinged.append(each)
     if pinged or waiting:
-        return Step(pinged=tuple(pinged))
+        return ElectionStep(pinged=tuple(pinged))
     voters = [each for each in candidates if (time_of(each, "renewTime") or now) + VOTING > now]
     strategy = best_strategy(voters)
     if strategy is None:
         return UNTIL_CHANGED
     best = best_candidate(voters) if strategy == OLDEST else None
-    return Step(elected=(strategy, None if best is None else best["metadata"]["name"]))
+    return ElectionStep(elected=(strategy, None if best is None else best["metadata"]["name"]))
 
 
 def _is_needed(candidates: Sequence[ReadOnlyObject], lease: ReadOnlyObject | None, now: datetime) -> bool:

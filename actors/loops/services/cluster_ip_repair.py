@@ -34,7 +34,7 @@ from kubechronicle.actors.allocation.addresses import (
     new_address,
     owner_of_address,
 )
-from kubechronicle.actors.allocation.pending_allocations import Owner
+from kubechronicle.actors.allocation.pending_allocations import AllocationOwner
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.loops.causes import deletion_of
@@ -130,7 +130,7 @@ class ClusterIPRepair(RepairLoop):
 
     async def _check_held(self, service: Entry, name: str) -> None:
         """Check that the object of the address ``name`` refers to this Service."""
-        owner = Owner(service.key.namespace, service.key.name)
+        owner = AllocationOwner(service.key.namespace, service.key.name)
         held = self._state.peek(*address_key(name))
         shown = f"[{'IPv6' if ':' in name else 'IPv4'}]: {name}"
         if held is None:
@@ -159,7 +159,7 @@ class ClusterIPRepair(RepairLoop):
                 CompanionChange(key=held.key, old=held, object=_given_to(obj, name, owner)), cause=service.revision
             )
 
-    def _has(self, owner: Owner, name: str) -> bool:
+    def _has(self, owner: AllocationOwner, name: str) -> bool:
         entry = self._state.peek("services", *owner)
         if entry is None:
             return False
@@ -197,7 +197,7 @@ class ClusterIPRepair(RepairLoop):
         await self.commit(CompanionChange(key=entry.key, old=entry, object=None), cause=cause)
 
 
-def _given_to(obj: Object, name: str, owner: Owner) -> Object:
+def _given_to(obj: Object, name: str, owner: AllocationOwner) -> Object:
     """Return the address with the labels and the reference of its owner."""
     meta = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
     labels = {**(meta.get("labels") or {}), **labels_of(name)}

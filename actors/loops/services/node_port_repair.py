@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import trio
 
-from kubechronicle.actors.allocation.pending_allocations import Owner
+from kubechronicle.actors.allocation.pending_allocations import AllocationOwner
 from kubechronicle.actors.allocation.ports import NODE_PORTS, new_port, owner_of_port, port_key
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.loops.services.repair_loop import RepairLoop
@@ -78,7 +78,7 @@ class NodePortRepair(RepairLoop):
             return
         owner = owner_of_port(held.object()) if held is not None else None
         keeper = next((one for one in services if (one.key.namespace, one.key.name) == owner), services[0])
-        keeps = Owner(keeper.key.namespace, keeper.key.name)
+        keeps = AllocationOwner(keeper.key.namespace, keeper.key.name)
         rest = [one for index, one in enumerate(services) if index != services.index(keeper)]
         for service in rest:
             message = f"Port {number} was assigned to multiple services; please recreate service"

@@ -35,7 +35,7 @@ from kubechronicle.api.builtin.apiextensions.validation_versions import (
     selectable_fields,
     subresources,
 )
-from kubechronicle.api.builtin.apiextensions.where import Causes, Patterns, Where
+from kubechronicle.api.builtin.apiextensions.where import Causes, SchemaPatterns, Where
 from kubechronicle.api.builtin.common.cell_text import Since, is_true
 from kubechronicle.api.builtin.common.checks import immutable, one_of
 from kubechronicle.api.builtin.common.kind import BuiltinKind
@@ -181,7 +181,7 @@ class _Spec:
         self._structural = (
             demands.structural or not form.preserves_unknown or self._defaults or any(map(has_extensions, schemas))
         )
-        self._patterns = Patterns()
+        self._patterns = SchemaPatterns()
         self._own_subresources = any(version.get("subresources") is not None for version in form.versions)
         self._found = Causes()
 

@@ -31,7 +31,7 @@ _MAP_TYPES: Final = ("atomic", "granular")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demands:
+class OpenApiDemands:
     """Rules that an update enforces only if the old definition met them."""
 
     valid_types: bool = True
@@ -51,7 +51,7 @@ class _Scope:
         return self if self.uncorrelatable is not None else replace(self, uncorrelatable=where)
 
 
-def check(schema: Object, where: Where, demands: Demands, rules: RuleCheck | None) -> list[Cause]:
+def check(schema: Object, where: Where, demands: OpenApiDemands, rules: RuleCheck | None) -> list[Cause]:
     """Return the problems of a schema. ``rules``: None if the rules of an invalid schema are not compiled."""
     walk = _Walk(demands, rules)
     site = None if rules is None else Site(schema, None)
@@ -60,7 +60,7 @@ def check(schema: Object, where: Where, demands: Demands, rules: RuleCheck | Non
 
 
 class _Walk:
-    def __init__(self, demands: Demands, rules: RuleCheck | None) -> None:
+    def __init__(self, demands: OpenApiDemands, rules: RuleCheck | None) -> None:
         self.causes = Causes()
         self.of_rules = Causes()
         self._demands = demands
@@ -168,7 +168,7 @@ def _item(schema: Object) -> Object | None:
     return items if isinstance(items, dict) else None
 
 
-def _extensions(schema: Object, where: Where, demands: Demands) -> Iterator[Cause]:
+def _extensions(schema: Object, where: Where, demands: OpenApiDemands) -> Iterator[Cause]:
     if schema.get(_PRESERVE) is False:
         yield invalid_value(where.child(_PRESERVE), False, "must be true or undefined")
     map_type, list_type, kind = schema.get(_MAP_TYPE), schema.get(_LIST_TYPE), schema.get("type", "")

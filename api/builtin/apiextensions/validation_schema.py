@@ -20,7 +20,7 @@ from kubechronicle.api.builtin.apiextensions.validation_defaults import defaults
 from kubechronicle.api.builtin.apiextensions.validation_rules import RuleCheck
 from kubechronicle.api.builtin.apiextensions.validation_structural import is_structural, structural
 from kubechronicle.api.builtin.apiextensions.validation_versions import MAX_SELECTABLE, bundle_problem, knows_review
-from kubechronicle.api.builtin.apiextensions.where import Patterns, Where
+from kubechronicle.api.builtin.apiextensions.where import SchemaPatterns, Where
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -41,7 +41,7 @@ class Demands:
     schemas: bool = True
     structural: bool = True
     pruned: bool = True
-    openapi: openapi.Demands = field(default_factory=openapi.Demands)
+    openapi: openapi.OpenApiDemands = field(default_factory=openapi.OpenApiDemands)
     known_review: bool = True
     any_bundle: bool = True
     many_fields: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ def condition_is_true(obj: ReadOnlyObject, kind: str) -> bool:
 def demands_of(new: Hub, old: Hub, old_object: ReadOnlyObject) -> Demands:
     """Return the rules for an update."""
     schemas = list(old.schemas())
-    patterns = Patterns()
+    patterns = SchemaPatterns()
     conversion = old.spec.get("conversion") or {}
     reviews = (conversion.get("webhook") or {}).get("conversionReviewVersions") or ()
     return Demands(
@@ -72,13 +72,13 @@ def demands_of(new: Hub, old: Hub, old_object: ReadOnlyObject) -> Demands:
     )
 
 
-def _has_unpruned(schema: Object, patterns: Patterns) -> bool:
+def _has_unpruned(schema: Object, patterns: SchemaPatterns) -> bool:
     if not has_default(schema) or unsupported(schema) or not is_structural(schema, patterns):
         return False
     return has_unpruned_default(schema)
 
 
-def _openapi(schemas: list[Object]) -> openapi.Demands:
+def _openapi(schemas: list[Object]) -> openapi.OpenApiDemands:
     valid_types = atomic_sets = map_keys = True
     nowhere = Where.of("")
     for schema in schemas:
@@ -86,7 +86,7 @@ def _openapi(schemas: list[Object]) -> openapi.Demands:
             valid_types = valid_types and each.get("type", "") in ("", *openapi.TYPES)
             atomic_sets = atomic_sets and not openapi.atomic_set_problem(each)
             map_keys = map_keys and next(openapi.map_keys(each, nowhere), None) is None
-    return openapi.Demands(valid_types=valid_types, atomic_sets=atomic_sets, map_keys=map_keys)
+    return openapi.OpenApiDemands(valid_types=valid_types, atomic_sets=atomic_sets, map_keys=map_keys)
 
 
 def _any_bundle(conversion: Mapping[str, Any], *, established: bool) -> bool:
@@ -129,7 +129,7 @@ def schema_causes(
     schema: Object,
     where: Where,
     demands: Demands,
-    patterns: Patterns,
+    patterns: SchemaPatterns,
     *,
     has_status: bool,
     unchanged: bool,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api.builtin.apiextensions.where import Causes, Patterns, Where
+from kubechronicle.api.builtin.apiextensions.where import Causes, SchemaPatterns, Where
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.values.objects import Object
 
@@ -43,15 +43,15 @@ _NESTED_MUST_BE_EMPTY: Final = (
 _POINTERS: Final = ("default", "x-kubernetes-list-type", "x-kubernetes-map-type")
 
 
-def structural(schema: Object, where: Where, patterns: Patterns | None = None) -> list[Cause]:
+def structural(schema: Object, where: Where, patterns: SchemaPatterns | None = None) -> list[Cause]:
     """Return the problems that keep a schema from being structural. ``patterns``: shared by a definition's schemas."""
-    check = _Check(Patterns() if patterns is None else patterns)
+    check = _Check(SchemaPatterns() if patterns is None else patterns)
     check.invariants(schema, ROOT, where)
     check.complete(schema, schema, where, where)
     return sorted(check.causes.found, key=str)
 
 
-def is_structural(schema: Object, patterns: Patterns | None = None) -> bool:
+def is_structural(schema: Object, patterns: SchemaPatterns | None = None) -> bool:
     """Return whether a schema without unsupported keywords is structural."""
     return not structural(schema, Where.of(""), patterns)
 
@@ -67,7 +67,7 @@ def _items(schema: Object) -> Object | None:
 
 
 class _Check:
-    def __init__(self, patterns: Patterns) -> None:
+    def __init__(self, patterns: SchemaPatterns) -> None:
         self.causes = Causes()
         self._patterns = patterns
 

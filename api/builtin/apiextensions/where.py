@@ -101,7 +101,7 @@ _REFUSED: Final = 50_000
 _TOO_LARGE: Final = "error parsing regexp: expression too large: ``"
 
 
-class Patterns:
+class SchemaPatterns:
     """The patterns of one definition."""
 
     def __init__(self) -> None:

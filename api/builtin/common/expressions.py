@@ -15,12 +15,12 @@ from kubechronicle.api.values.objects import Object
 
 if TYPE_CHECKING:
     from kubechronicle.api.cel.admission import Composition
-    from kubechronicle.api.cel.errors import Report
+    from kubechronicle.api.cel.errors import ExpressionReport
 
 MAX_VALUE_EXPRESSION: Final = 5 * 1024
 
 
-def _compile_causes(field: str, expression: str, problem: Callable[[], str | Report]) -> list[Cause]:
+def _compile_causes(field: str, expression: str, problem: Callable[[], str | ExpressionReport]) -> list[Cause]:
     """Return the cause for a compile problem or for a failed instantiation of the program."""
     from kubechronicle.api.cel.errors import InstantiationError
 

@@ -14,7 +14,7 @@ from kubechronicle.api.builtin.common.checks import conditions
 from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of, wide_field
 from kubechronicle.api.builtin.lifecycle.evictionrequest import EVICTED, FAILED, UNSET, state_cell, target_cells
-from kubechronicle.api.builtin.lifecycle.responders import ACTIVE, ENDS, Moment, responder_problems
+from kubechronicle.api.builtin.lifecycle.responders import ACTIVE, ENDS, ResponderMoment, responder_problems
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.names import any_name
@@ -38,7 +38,7 @@ def eviction_status(new: Object, old: Object, now: str) -> list[Cause]:
         if after is None or after.get("status") == "False" or after.get("reason") != before.get("reason"):
             causes.append(invalid_value(_CONDITIONS, given, f"{kind} condition status cannot be reverted"))
             ended.add(kind)
-    return causes + responder_problems(status, held, Moment(datetime.fromisoformat(now), ended=bool(ended)))
+    return causes + responder_problems(status, held, ResponderMoment(datetime.fromisoformat(now), ended=bool(ended)))
 
 
 # -- table columns ----------------------------------------------------------------------------------------------------

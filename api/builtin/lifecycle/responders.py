@@ -43,7 +43,7 @@ _STATUSES: Final = "status.responders"
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ResponderMoment:
     """The time of a write, and whether the eviction has ended by then."""
 
     now: datetime
@@ -54,7 +54,7 @@ class Moment:
         return abs(datetime.fromisoformat(text) - self.now) < SKEW
 
 
-def responder_problems(status: Object, held: Object, moment: Moment) -> list[Cause]:
+def responder_problems(status: Object, held: Object, moment: ResponderMoment) -> list[Cause]:
     """Return the problems of a status with all its responders."""
     targets, responders = (status.get(name) or [] for name in ("targetResponders", "responders"))
     causes = _targets(targets, held.get("targetResponders") or [], responders, moment)
@@ -80,7 +80,7 @@ def _place(target: Object) -> tuple[bool, int, list[str], str]:
 
 
 def _targets(
-    targets: Sequence[Object], held: Sequence[Object], responders: Sequence[Object], moment: Moment
+    targets: Sequence[Object], held: Sequence[Object], responders: Sequence[Object], moment: ResponderMoment
 ) -> list[Cause]:
     if held:
         if len(targets) != len(held):
@@ -124,7 +124,7 @@ def _allowed(
 
 
 def _target(
-    target: Object, path: str, responder: Object | None, moment: Moment, allowed: Sequence[str], why: str
+    target: Object, path: str, responder: Object | None, moment: ResponderMoment, allowed: Sequence[str], why: str
 ) -> list[Cause]:
     name, state = target.get("name", ""), target.get("state", "")
     if responder is None:
@@ -162,7 +162,7 @@ def _priority(name: str, priority: int | None, path: str) -> list[Cause]:
 
 
 def _responders(
-    responders: Sequence[Object], held: Sequence[Object], targets: Sequence[Object], moment: Moment
+    responders: Sequence[Object], held: Sequence[Object], targets: Sequence[Object], moment: ResponderMoment
 ) -> list[Cause]:
     if len(targets) != len(responders):
         text = f"must be the same length as {_TARGETS} and contain the same keys"
@@ -185,7 +185,7 @@ def _responders(
     return causes
 
 
-def _report(new: Object, old: Object, path: str, moment: Moment, *, active: bool) -> list[Cause]:
+def _report(new: Object, old: Object, path: str, moment: ResponderMoment, *, active: bool) -> list[Cause]:
     """Check the times that a responder reports. Tags say that its start and its completion stay once they are set."""
     started, causes = new.get("startTime"), list[Cause]()
     if not old.get("startTime"):
@@ -203,7 +203,7 @@ def _report(new: Object, old: Object, path: str, moment: Moment, *, active: bool
     return causes
 
 
-def _time_problem(name: str, new: Object, old: Object, path: str, moment: Moment) -> str:
+def _time_problem(name: str, new: Object, old: Object, path: str, moment: ResponderMoment) -> str:
     """Return why a responder cannot report this time, or ""."""
     parse = datetime.fromisoformat
     value, before, started = parse(new[name]), old.get(name), new.get("startTime")

@@ -37,13 +37,13 @@ from kubechronicle.api.cel.syntax.ast import (
     Select,
     StructNode,
 )
-from kubechronicle.api.cel.syntax.lexer import Source
+from kubechronicle.api.cel.syntax.lexer import ExpressionSource
 from kubechronicle.api.cel.types import (
     BOOL,
     DYN,
     ERROR,
     INT,
-    Type,
+    CelType,
     list_of,
     map_of,
     optional_of,
@@ -57,10 +57,10 @@ from kubechronicle.api.cel.values import TypeValue
 class CheckerScope(NamedTuple):
     """The names an expression may use. ``functions``: name -> overloads. ``types``: types by name."""
 
-    variables: Mapping[str, Type]
-    constants: Mapping[str, tuple[Type, Any]]
+    variables: Mapping[str, CelType]
+    constants: Mapping[str, tuple[CelType, Any]]
     functions: Mapping[str, tuple[Overload, ...]]
-    types: Mapping[str, Type]
+    types: Mapping[str, CelType]
 
 
 _LITERAL_TYPES: Final = {
@@ -73,7 +73,7 @@ _LITERAL_TYPES: Final = {
 }
 
 
-def check(tree: Node, scope: CheckerScope, source: Source) -> None:
+def check(tree: Node, scope: CheckerScope, source: ExpressionSource) -> None:
     """Set the type of each node, and resolve its names. CompileError with all issues."""
     checker = _Checker(scope, source)
     checker.check(tree)
@@ -81,15 +81,15 @@ def check(tree: Node, scope: CheckerScope, source: Source) -> None:
 
 
 class _Checker:
-    def __init__(self, scope: CheckerScope, source: Source) -> None:
+    def __init__(self, scope: CheckerScope, source: ExpressionSource) -> None:
         self._scope = scope
         self._source = source
         self._issues: list[Issue] = []
         self._bindings = Bindings()
         self._seen: list[Node] = []
-        self._locals: list[dict[str, Type]] = []
+        self._locals: list[dict[str, CelType]] = []
         self._fresh = 0
-        self._checks: dict[type[Node], Callable[[Any], Type]] = {
+        self._checks: dict[type[Node], Callable[[Any], CelType]] = {
             Literal: self._literal,
             Ident: self._ident,
             Select: self._select,
@@ -102,7 +102,7 @@ class _Checker:
             KeptExpression: lambda node: node.keep.type,
         }
 
-    def check(self, node: Node) -> Type:
+    def check(self, node: Node) -> CelType:
         node.type = found = self._checks[type(node)](node)
         self._seen.append(node)
         return found
@@ -110,30 +110,30 @@ class _Checker:
     def finish(self) -> None:
         if self._issues:
             raise CompileError(self._issues, self._source.text)
-        known: dict[int, Type] = {}  # nodes share the types of their parts; new types are closed, and not looked up
+        known: dict[int, CelType] = {}  # nodes share the types of their parts; new types are closed, and not looked up
         for node in self._seen:
             node.type = closed(self._bindings, node.type, known)
 
-    def _issue(self, offset: int, message: str) -> Type:
+    def _issue(self, offset: int, message: str) -> CelType:
         self._issues.append(self._source.issue(offset, message))
         return ERROR
 
-    def _undeclared(self, offset: int, name: str) -> Type:
+    def _undeclared(self, offset: int, name: str) -> CelType:
         return self._issue(offset, f"undeclared reference to '{name}' (in container '')")
 
-    def _mismatch(self, offset: int, expected: Type, found: Type) -> Type:
+    def _mismatch(self, offset: int, expected: CelType, found: CelType) -> CelType:
         return self._issue(offset, f"expected type '{expected}' but found '{found}'")
 
-    def _variable(self) -> Type:
+    def _variable(self) -> CelType:
         self._fresh += 1
         return param(f"_var{self._fresh - 1}")
 
     # -- names --------------------------------------------------------------------------------------------------------
 
-    def _literal(self, node: Literal) -> Type:
+    def _literal(self, node: Literal) -> CelType:
         return _LITERAL_TYPES.get(type(node.value), types.UINT)
 
-    def _ident(self, node: Ident) -> Type:
+    def _ident(self, node: Ident) -> CelType:
         if not node.name.startswith("."):
             for names in reversed(self._locals):
                 if node.name in names:
@@ -141,7 +141,7 @@ class _Checker:
         found = self._global(node.name.removeprefix("."), node)
         return self._undeclared(node.offset, node.name) if found is None else found
 
-    def _global(self, name: str, node: Ident) -> Type | None:
+    def _global(self, name: str, node: Ident) -> CelType | None:
         """Resolve the node to the global variable, constant or type of this name. None if there is none."""
         scope = self._scope
         found = scope.variables.get(name)
@@ -159,7 +159,7 @@ class _Checker:
         node.value = TypeValue(of.name)
         return type_of_type(of)
 
-    def _select(self, node: Select) -> Type:
+    def _select(self, node: Select) -> CelType:
         if not node.test_only:
             found = self._qualified(node)
             if found is not None:
@@ -167,7 +167,7 @@ class _Checker:
         found = self._field(node, node.operand, node.field, optional=False)
         return BOOL if node.test_only else substitute(self._bindings, found)
 
-    def _qualified(self, node: Select) -> Type | None:
+    def _qualified(self, node: Select) -> CelType | None:
         """Resolve a dotted name that is declared as a whole, such as ``google.protobuf.Timestamp``."""
         name = _dotted(node)
         if name is None or any(name.partition(".")[0] in names for names in self._locals):
@@ -182,7 +182,7 @@ class _Checker:
         ident.type = found or ERROR
         return found
 
-    def _field(self, node: Node, operand: Node, field: str, optional: bool) -> Type:
+    def _field(self, node: Node, operand: Node, field: str, optional: bool) -> CelType:
         of, was_optional = unwrap_optional(substitute(self._bindings, self.check(operand)))
         found = ERROR
         if of.kind == "map":
@@ -204,7 +204,7 @@ class _Checker:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: CallExpression) -> Type:
+    def _call(self, node: CallExpression) -> CelType:
         if node.function == "_?._":
             return self._optional_select(node)
         arguments = [self.check(argument) for argument in node.args]
@@ -229,17 +229,17 @@ class _Checker:
             return self._undeclared(node.offset, node.function)
         return self._resolve(node, overloads, [target, *arguments])
 
-    def _optional_select(self, node: CallExpression) -> Type:
+    def _optional_select(self, node: CallExpression) -> CelType:
         field = node.args[1]
         assert isinstance(field, Literal)
         field.type = types.STRING
         return substitute(self._bindings, self._field(node, node.args[0], field.value, optional=True))
 
-    def _resolve(self, node: CallExpression, overloads: Sequence[Overload], arguments: list[Type]) -> Type:
+    def _resolve(self, node: CallExpression, overloads: Sequence[Overload], arguments: list[CelType]) -> CelType:
         if node.function in ("_&&_", "_||_"):
             return self._logic(node, overloads, arguments)
         member = node.target is not None
-        result: Type | None = None
+        result: CelType | None = None
         fitting: list[Overload] = []
         for overload in overloads:
             if overload.member is not member or len(overload.args) != len(arguments):
@@ -262,7 +262,7 @@ class _Checker:
         node.overloads = tuple(fitting)
         return result
 
-    def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
+    def _instance(self, overload: Overload) -> tuple[Sequence[CelType], CelType]:
         """Return (arguments, result) of an overload, with fresh type parameters."""
         parameters = parameters_of((*overload.args, overload.result))
         if not parameters:
@@ -270,7 +270,7 @@ class _Checker:
         own = {parameter: self._variable() for parameter in parameters}
         return [substitute(own, argument) for argument in overload.args], substitute(own, overload.result)
 
-    def _logic(self, node: CallExpression, overloads: Sequence[Overload], arguments: list[Type]) -> Type:
+    def _logic(self, node: CallExpression, overloads: Sequence[Overload], arguments: list[CelType]) -> CelType:
         fits = True
         for argument, found in zip(node.args, arguments, strict=True):
             if not assignable(self._bindings, found, BOOL):
@@ -281,8 +281,8 @@ class _Checker:
 
     # -- constructed values -------------------------------------------------------------------------------------------
 
-    def _list(self, node: ListNode) -> Type:
-        joined: Type | None = None
+    def _list(self, node: ListNode) -> CelType:
+        joined: CelType | None = None
         for index, element in enumerate(node.elements):
             found = self.check(element)
             if index in node.optional:
@@ -290,9 +290,9 @@ class _Checker:
             joined = self._join(joined, found)
         return list_of(self._variable() if joined is None else joined)
 
-    def _map(self, node: MapNode) -> Type:
-        keys: Type | None = None
-        values: Type | None = None
+    def _map(self, node: MapNode) -> CelType:
+        keys: CelType | None = None
+        values: CelType | None = None
         for entry in node.entries:
             keys = self._join(keys, self.check(entry.key))
             values = self._join(values, self._entry(entry))
@@ -300,7 +300,7 @@ class _Checker:
             return map_of(self._variable(), self._variable())
         return map_of(keys, values)
 
-    def _struct(self, node: StructNode) -> Type:
+    def _struct(self, node: StructNode) -> CelType:
         name = node.name.removeprefix(".")
         of = self._scope.types.get(name)
         if of is None:
@@ -322,24 +322,24 @@ class _Checker:
                 )
         return of
 
-    def _entry(self, entry: MapEntry) -> Type:
+    def _entry(self, entry: MapEntry) -> CelType:
         found = self.check(entry.value)
         return self._optional_value(entry.value, found) if entry.optional else found
 
-    def _optional_value(self, node: Node, found: Type) -> Type:
+    def _optional_value(self, node: Node, found: CelType) -> CelType:
         value, optional = unwrap_optional(found)
         if not optional and not is_dynamic(value):
             self._mismatch(node.offset, optional_of(value), value)
         return value
 
-    def _join(self, previous: Type | None, found: Type) -> Type:
+    def _join(self, previous: CelType | None, found: CelType) -> CelType:
         if previous is None:
             return found
         return most_general(previous, found) if assignable(self._bindings, previous, found) else DYN
 
     # -- loops --------------------------------------------------------------------------------------------------------
 
-    def _comprehension(self, node: Comprehension) -> Type:
+    def _comprehension(self, node: Comprehension) -> CelType:
         over = substitute(self._bindings, self.check(node.iter_range))
         accu = self.check(node.init)
         self._locals.append({node.accu: accu})
@@ -352,7 +352,7 @@ class _Checker:
         self._locals.pop()
         return substitute(self._bindings, result)
 
-    def _loop_variables(self, node: Comprehension, over: Type) -> dict[str, Type]:
+    def _loop_variables(self, node: Comprehension, over: CelType) -> dict[str, CelType]:
         first = second = DYN
         if over.kind == "list":
             first, second = (INT if node.var2 else over.parameters[0]), over.parameters[0]
@@ -368,7 +368,7 @@ class _Checker:
             first = second = ERROR
         return {node.var: first, node.var2: second} if node.var2 else {node.var: first}
 
-    def _require(self, node: Node, expected: Type) -> None:
+    def _require(self, node: Node, expected: CelType) -> None:
         found = self.check(node)
         if not assignable(self._bindings, expected, found):
             self._mismatch(node.offset, expected, found)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubechronicle.api.cel.types import DYN, NULL, Type
+from kubechronicle.api.cel.types import DYN, NULL, CelType
 
 
-class Bindings(dict[Type, Type]):
+class Bindings(dict[CelType, CelType]):
     """Type parameter -> its type, which may be or contain another parameter.
 
     `bind` records the previous binding, so that a failed comparison can be undone.
@@ -20,9 +20,9 @@ class Bindings(dict[Type, Type]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._before: list[tuple[Type, Type | None]] = []
+        self._before: list[tuple[CelType, CelType | None]] = []
 
-    def bind(self, parameter: Type, to: Type) -> None:
+    def bind(self, parameter: CelType, to: CelType) -> None:
         self._before.append((parameter, self.get(parameter)))
         self[parameter] = to
 
@@ -44,22 +44,22 @@ _NULLABLE = frozenset({"opaque", "struct", "any", "duration", "timestamp"})
 _CONTAINERS = frozenset({"opaque", "list", "map"})
 
 
-def is_dynamic(of: Type) -> bool:
+def is_dynamic(of: CelType) -> bool:
     return of.kind == "dyn" or of.kind == "any"
 
 
-def is_dynamic_or_error(of: Type) -> bool:
+def is_dynamic_or_error(of: CelType) -> bool:
     return of.kind in ("dyn", "any", "error")
 
 
-def assignable(bindings: Bindings, target: Type, value: Type) -> bool:
+def assignable(bindings: Bindings, target: CelType, value: CelType) -> bool:
     """Return whether the types agree. ``bindings`` change only if they do."""
     if target is value and target.kind != "param":
         return True
     return bindings.settle(_assignable(bindings, target, value))
 
 
-def all_assignable(bindings: Bindings, targets: Sequence[Type], values: Sequence[Type]) -> bool:
+def all_assignable(bindings: Bindings, targets: Sequence[CelType], values: Sequence[CelType]) -> bool:
     """Return whether each pair agrees, in order. Lists of different length do not."""
     if len(targets) != len(values):
         return False
@@ -67,7 +67,7 @@ def all_assignable(bindings: Bindings, targets: Sequence[Type], values: Sequence
     return bindings.settle(agreed)
 
 
-def _assignable(bindings: Bindings, first: Type, second: Type) -> bool:
+def _assignable(bindings: Bindings, first: CelType, second: CelType) -> bool:
     if first is second and not first.open:
         return True
     if second.kind == "param":
@@ -94,7 +94,7 @@ def _assignable(bindings: Bindings, first: Type, second: Type) -> bool:
     return first == second
 
 
-def _substitutes(bindings: Bindings, other: Type, parameter: Type) -> tuple[bool, bool]:
+def _substitutes(bindings: Bindings, other: CelType, parameter: CelType) -> tuple[bool, bool]:
     """Return (``parameter`` may stand for ``other``, ``parameter`` was bound before)."""
     if other == parameter:
         return True, True
@@ -114,7 +114,7 @@ def _substitutes(bindings: Bindings, other: Type, parameter: Type) -> tuple[bool
     return False, False
 
 
-def _absent(bindings: Bindings, parameter: Type, within: Type) -> bool:
+def _absent(bindings: Bindings, parameter: CelType, within: CelType) -> bool:
     """Return whether a type does not contain the parameter, which may then be bound to it."""
     if not within.open:
         return True
@@ -126,12 +126,12 @@ def _absent(bindings: Bindings, parameter: Type, within: Type) -> bool:
     return all(_absent(bindings, parameter, inner) for inner in within.parameters)
 
 
-def most_general(first: Type, second: Type) -> Type:
+def most_general(first: CelType, second: CelType) -> CelType:
     """Return the less specific of two types that agree."""
     return first if _less_specific(first, second) else second
 
 
-def _less_specific(first: Type, second: Type) -> bool:
+def _less_specific(first: CelType, second: CelType) -> bool:
     if first is second:
         return True
     if is_dynamic(first) or first.kind == "param":
@@ -149,7 +149,7 @@ def _less_specific(first: Type, second: Type) -> bool:
     return first == second
 
 
-def substitute(bindings: Mapping[Type, Type], of: Type, to_dyn: bool = False) -> Type:
+def substitute(bindings: Mapping[CelType, CelType], of: CelType, to_dyn: bool = False) -> CelType:
     """Return a type with its bound parameters replaced. ``to_dyn``: replace unbound ones with dyn."""
     if not of.open:
         return of
@@ -162,7 +162,7 @@ def substitute(bindings: Mapping[Type, Type], of: Type, to_dyn: bool = False) ->
     return of if inner == of.parameters else of.with_parameters(inner)
 
 
-def closed(bindings: Mapping[Type, Type], of: Type, known: dict[int, Type]) -> Type:
+def closed(bindings: Mapping[CelType, CelType], of: CelType, known: dict[int, CelType]) -> CelType:
     """Return a type with its bound parameters replaced, and unbound ones by dyn.
 
     ``known``: the results so far by the id of the type, which must not change or end meanwhile.
@@ -180,9 +180,9 @@ def closed(bindings: Mapping[Type, Type], of: Type, known: dict[int, Type]) -> T
     return found
 
 
-def parameters_of(types: Sequence[Type]) -> set[Type]:
+def parameters_of(types: Sequence[CelType]) -> set[CelType]:
     """Return all type parameters in these types."""
-    found: set[Type] = set()
+    found: set[CelType] = set()
     for of in types:
         if of.kind == "param":
             found.add(of)
@@ -191,7 +191,7 @@ def parameters_of(types: Sequence[Type]) -> set[Type]:
     return found
 
 
-def equivalent(first: Type, second: Type) -> bool:
+def equivalent(first: CelType, second: CelType) -> bool:
     """Return whether two types are the same, apart from the names of type parameters."""
     if first is second:
         return True
@@ -202,5 +202,5 @@ def equivalent(first: Type, second: Type) -> bool:
     return all(map(equivalent, first.parameters, second.parameters))
 
 
-def nullable(of: Type) -> bool:
+def nullable(of: CelType) -> bool:
     return of == NULL or of.kind in _NULLABLE

@@ -14,8 +14,8 @@ from kubechronicle.api.cel.library.formatting import check_call
 from kubechronicle.api.cel.operations import conversions
 from kubechronicle.api.cel.operations.patterns import PatternError, compiled
 from kubechronicle.api.cel.syntax import ast
-from kubechronicle.api.cel.syntax.lexer import Source
-from kubechronicle.api.cel.types import Type, unwrap_optional
+from kubechronicle.api.cel.syntax.lexer import ExpressionSource
+from kubechronicle.api.cel.types import CelType, unwrap_optional
 
 _MIXING: Final = frozenset({"format"})
 """Functions that take lists of mixed types."""
@@ -27,7 +27,7 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def validate(tree: ast.Node, source: Source) -> None:
+def validate(tree: ast.Node, source: ExpressionSource) -> None:
     """Raise CompileError with all issues, if there are any."""
     issues: list[Issue] = []
     for node, mixing in descendants(tree):
@@ -69,7 +69,7 @@ def descendants(tree: ast.Node) -> Iterator[tuple[ast.Node, bool]]:
         waiting += [(child, inner) for child in children(node)]
 
 
-def _constants(node: ast.CallExpression, source: Source) -> Iterator[Issue]:
+def _constants(node: ast.CallExpression, source: ExpressionSource) -> Iterator[Issue]:
     check = _CHECKS.get(node.function)
     if check is None or not node.args or not isinstance(node.args[0], ast.Literal):
         return
@@ -82,18 +82,18 @@ def _constants(node: ast.CallExpression, source: Source) -> Iterator[Issue]:
         yield source.issue(argument.offset, f"invalid {node.function} argument")
 
 
-def _format(node: ast.CallExpression, source: Source) -> Iterator[Issue]:
+def _format(node: ast.CallExpression, source: ExpressionSource) -> Iterator[Issue]:
     problem = check_call(node) if node.function == "format" else None
     if problem is not None:
         yield source.issue(problem[0].offset, problem[1])
 
 
-def _mismatch(source: Source, node: ast.Node, expected: Type, found: Type) -> Issue:
+def _mismatch(source: ExpressionSource, node: ast.Node, expected: CelType, found: CelType) -> Issue:
     return source.issue(node.offset, f"expected type '{expected}' but found '{found}'")
 
 
-def _mixed_list(node: ast.ListNode, source: Source) -> Iterator[Issue]:
-    first: Type | None = None
+def _mixed_list(node: ast.ListNode, source: ExpressionSource) -> Iterator[Issue]:
+    first: CelType | None = None
     for index, element in enumerate(node.elements):
         of = unwrap_optional(element.type)[0] if index in node.optional else element.type
         if first is None:
@@ -103,9 +103,9 @@ def _mixed_list(node: ast.ListNode, source: Source) -> Iterator[Issue]:
             return
 
 
-def _mixed_map(node: ast.MapNode, source: Source) -> Iterator[Issue]:
-    keys: Type | None = None
-    values: Type | None = None
+def _mixed_map(node: ast.MapNode, source: ExpressionSource) -> Iterator[Issue]:
+    keys: CelType | None = None
+    values: CelType | None = None
     for entry in node.entries:
         value = unwrap_optional(entry.value.type)[0] if entry.optional else entry.value.type
         if keys is None or values is None:

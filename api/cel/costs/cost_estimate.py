@@ -13,7 +13,7 @@ from kubechronicle.api.cel.costs.cost_spans import EMPTY, MOST, NOTHING, ONE, UN
 from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.syntax.macros import ACCUMULATOR, OLD_ACCUMULATOR
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 
 Path = tuple[str, ...]
 Sizes = Callable[[Path], int | None]
@@ -38,7 +38,7 @@ class EstimatedPart(NamedTuple):
     sizes: Sizes
 
     @property
-    def type(self) -> Type:
+    def type(self) -> CelType:
         """The static type."""
         return self.node.type
 
@@ -348,7 +348,7 @@ def _written_size(node: ast.Node) -> CostSpan | None:
     return exactly(len(node.entries)) if isinstance(node, ast.MapNode) else None
 
 
-def _is_scalar(of: Type) -> bool:
+def _is_scalar(of: CelType) -> bool:
     return _is_scalar(of.parameters[0]) if of.is_optional else of.kind in _SCALARS
 
 

@@ -13,7 +13,7 @@ from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansP
 from kubechronicle.api.cel.operations.conversions import double_to_string
 from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
-from kubechronicle.api.cel.types import Field, Type, unwrap_optional
+from kubechronicle.api.cel.types import CelField, CelType, unwrap_optional
 from kubechronicle.api.cel.values import NONE, OptionalValue, UInt, type_name
 
 _ABSENT: Final = object()
@@ -98,12 +98,12 @@ def select(planner: PlansParts, node: ast.Select) -> Code:
     return Code(_reading(_selecting(operand.run, field), node.type), cost, attribute=True, base=base)
 
 
-def _field(of: Type, name: str) -> Field:
+def _field(of: CelType, name: str) -> CelField:
     """Return the field with its name in the data."""
-    return unwrap_optional(of)[0].field(name) or Field(of, name)
+    return unwrap_optional(of)[0].field(name) or CelField(of, name)
 
 
-def _selecting(operand: Closure, field: Field) -> Closure:
+def _selecting(operand: Closure, field: CelField) -> Closure:
     name, default, has_default = field.name, field.default, field.has_default
 
     def run(c: Context) -> Any:
@@ -128,7 +128,7 @@ def _test(operand: Closure, name: str) -> Closure:
     return run
 
 
-def _reading(run: Closure, of: Type) -> Closure:
+def _reading(run: Closure, of: CelType) -> Closure:
     """Convert data as their type demands, also within an optional."""
     read = unwrap_optional(of)[0].read
     if read is None:
@@ -160,7 +160,7 @@ def index(planner: PlansParts, node: ast.CallExpression) -> Code:
     base = operand.base if operand.attribute else 1
     cost = operand.cost + key_cost + 1 + (0 if operand.attribute else 1)
     if key.constant and isinstance(key.value, str):
-        run = _selecting(operand.run, Field(node.type, key.value))
+        run = _selecting(operand.run, CelField(node.type, key.value))
     else:
         run = _indexing(operand.run, key.run)
     return Code(_reading(run, node.type), cost, attribute=True, base=base)
@@ -177,7 +177,7 @@ def _indexing(operand: Closure, key: Closure) -> Closure:
     return run
 
 
-def _optional(operand: Code, key: Closure, key_cost: int, of: Type) -> Code:
+def _optional(operand: Code, key: Closure, key_cost: int, of: CelType) -> Code:
     """Plan an optional selection or index. It costs 1 less if there is no value."""
     value_of = operand.run
 

@@ -11,14 +11,14 @@ from kubechronicle.api.cel.evaluation.special_calls import SPECIAL
 from kubechronicle.api.cel.operations.arithmetic import COMPARISONS
 from kubechronicle.api.cel.overloads import Overload, RuntimeCost
 from kubechronicle.api.cel.syntax import ast
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 from kubechronicle.api.cel.values import PLAIN, type_name
 from kubechronicle.api.values.allowance import constant_context
 
 # -- values of unknown type -------------------------------------------------------------------------------------------
 
 
-def _guard(of: Type) -> Callable[[Any], bool] | None:
+def _guard(of: CelType) -> Callable[[Any], bool] | None:
     """Return a test for values of a type, as far as values know their types. None if any value passes."""
     if of.kind in ("dyn", "any", "param", "error"):
         return None
@@ -28,7 +28,7 @@ def _guard(of: Type) -> Callable[[Any], bool] | None:
     return lambda value: type_name(value) == name
 
 
-def _certain(of: Type) -> bool:
+def _certain(of: CelType) -> bool:
     """Return whether a value of this static type certainly has it at run time."""
     return of.kind not in ("dyn", "any", "param", "error", "null")
 

@@ -12,7 +12,7 @@ from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_
 from kubechronicle.api.cel.evaluation.code import Closure, Code, Context, PlansParts, beyond, check_budget
 from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 from kubechronicle.api.cel.values import type_name
 
 Elements = Callable[[Context], Iterable[None]]
@@ -93,14 +93,14 @@ def bound_variable(slot: int) -> Closure:
 
     def run(c: Context) -> Any:
         held = c[slot]
-        if type(held) is not _Value:
-            held = c[slot] = _Value(held(c))
+        if type(held) is not _LoopValue:
+            held = c[slot] = _LoopValue(held(c))
         return held.value
 
     return run
 
 
-class _Value:
+class _LoopValue:
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
@@ -134,7 +134,7 @@ def _elements(over: Closure, node: ast.Comprehension, first: int, second: int) -
 _Read = Callable[[Any], Any] | None
 
 
-def _reads(of: Type, pairs: bool) -> tuple[_Read, _Read]:
+def _reads(of: CelType, pairs: bool) -> tuple[_Read, _Read]:
     if of.kind == "list":
         read = of.parameters[0].read
         return (None, read) if pairs else (read, None)

@@ -20,17 +20,17 @@ from kubechronicle.api.cel.evaluation.code import (
 )
 from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.syntax import ast
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 from kubechronicle.api.cel.values import ObjectValue, OptionalValue, type_name
 from kubechronicle.api.values.allowance import constant_context
 
 _ACCESS: Final = {"_?._": access.optional_select, "_[_]": access.index, "_[?_]": access.index}
 
 
-class Planner:
+class ExpressionPlanner:
     """Plans one tree. ``types``: the types an expression may construct."""
 
-    def __init__(self, types: Mapping[str, Type]) -> None:
+    def __init__(self, types: Mapping[str, CelType]) -> None:
         self._types = types
         self._scopes: list[dict[str, int]] = []
         self.slots = 0

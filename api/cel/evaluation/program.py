@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.evaluation.code import Closure, Context, beyond
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 from kubechronicle.api.values.allowance import ALLOWANCE, UNLIMITED
 
 PER_CALL_LIMIT: Final = 1_000_000
@@ -26,7 +26,7 @@ class Program:
     __slots__ = ("_cost", "_run", "_slots", "reads", "result_type", "source")
 
     def __init__(
-        self, source: str, run: Closure, cost: int, slots: int, result_type: Type, reads: frozenset[str]
+        self, source: str, run: Closure, cost: int, slots: int, result_type: CelType, reads: frozenset[str]
     ) -> None:
         self.source = source
         self.result_type = result_type

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Final
 
-from kubechronicle.api.cel.types import Type, opaque
+from kubechronicle.api.cel.types import CelType, opaque
 from kubechronicle.api.errors.field_errors import go_quote
 
 IP: Final = opaque("net.IP")
@@ -30,7 +30,7 @@ class AddressError(ValueError):
 class IpAddress:
     """An address. ``number`` has 32 bits (family 4) or 128 bits (family 6), unsigned."""
 
-    cel_type: ClassVar[Type] = IP
+    cel_type: ClassVar[CelType] = IP
 
     family: int
     number: int
@@ -58,7 +58,7 @@ class IpAddress:
 class Range:
     """A range of addresses: those that agree with ``address`` in the leading ``length`` bits."""
 
-    cel_type: ClassVar[Type] = CIDR
+    cel_type: ClassVar[CelType] = CIDR
 
     address: IpAddress
     length: int

@@ -15,7 +15,7 @@ from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.overloads import Function, Overload
-from kubechronicle.api.cel.types import BOOL, STRING, Type, object_type
+from kubechronicle.api.cel.types import BOOL, STRING, CelType, object_type
 from kubechronicle.api.values import names
 
 AUTHORIZER: Final = object_type("kubernetes.authorization.Authorizer", {})
@@ -50,7 +50,7 @@ class AuthorizerQuestion:
 class AuthorizerDecision:
     """The answer to a question. ``error``: the failure while deciding, None if there was none."""
 
-    cel_type: ClassVar[Type] = DECISION
+    cel_type: ClassVar[CelType] = DECISION
 
     allowed: bool
     reason: str = ""
@@ -64,7 +64,7 @@ Decide = Callable[[AuthorizerQuestion], AuthorizerDecision]
 class AuthorizerValue:
     """The value of the variable ``authorizer``."""
 
-    cel_type: ClassVar[Type] = AUTHORIZER
+    cel_type: ClassVar[CelType] = AUTHORIZER
 
     decide: Decide
     service_account: tuple[str, str] | None = None
@@ -74,7 +74,7 @@ class AuthorizerValue:
 class PathCheck:
     """``authorizer.path(path)``"""
 
-    cel_type: ClassVar[Type] = PATH_CHECK
+    cel_type: ClassVar[CelType] = PATH_CHECK
 
     decide: Decide
     question: AuthorizerQuestion
@@ -84,7 +84,7 @@ class PathCheck:
 class GroupCheck:
     """``authorizer.group(group)``"""
 
-    cel_type: ClassVar[Type] = GROUP_CHECK
+    cel_type: ClassVar[CelType] = GROUP_CHECK
 
     decide: Decide
     question: AuthorizerQuestion
@@ -94,7 +94,7 @@ class GroupCheck:
 class ResourceCheck:
     """``authorizer.group(group).resource(resource)``; also the value of ``authorizer.requestResource``."""
 
-    cel_type: ClassVar[Type] = RESOURCE_CHECK
+    cel_type: ClassVar[CelType] = RESOURCE_CHECK
 
     decide: Decide
     question: AuthorizerQuestion
@@ -162,7 +162,7 @@ def _selector_method(name: str, id_: str, field: str) -> Function:
     return Function(name, (Overload(id_, args, RESOURCE_CHECK, _setting(field), True, costs.selector),))
 
 
-def _getter(name: str, result: Type, call: Callable[[AuthorizerDecision], object]) -> Function:
+def _getter(name: str, result: CelType, call: Callable[[AuthorizerDecision], object]) -> Function:
     return Function(name, (Overload(f"decision_{name}", (DECISION,), result, call, member=True),))
 
 

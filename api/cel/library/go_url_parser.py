@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from kubechronicle.api.cel.library.address_parser import AddressError
 from kubechronicle.api.cel.library.address_parser import parse as parse_address
-from kubechronicle.api.cel.types import Type, object_type
+from kubechronicle.api.cel.types import CelType, object_type
 from kubechronicle.api.errors.field_errors import go_quote
 
 URL: Final = object_type("kubernetes.URL", {})
@@ -46,7 +46,7 @@ class Url:
 
     ``path`` and ``fragment`` are unescaped; ``raw_path`` and ``raw_fragment`` are in the original spelling."""
 
-    cel_type: ClassVar[Type] = URL
+    cel_type: ClassVar[CelType] = URL
 
     scheme: str = ""
     opaque: str = ""

@@ -24,19 +24,19 @@ from kubechronicle.api.cel.types import (
     STRING,
     TIMESTAMP,
     UINT,
-    Type,
+    CelType,
     list_of,
     param,
 )
 from kubechronicle.api.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, UInt
 
-_SUMMABLE: Final[dict[str, tuple[Type, Any]]] = {
+_SUMMABLE: Final[dict[str, tuple[CelType, Any]]] = {
     "int": (INT, 0),
     "uint": (UINT, UInt(0)),
     "double": (DOUBLE, 0.0),
     "duration": (DURATION, Duration(0)),
 }
-COMPARABLE: Final[dict[str, Type]] = {
+COMPARABLE: Final[dict[str, CelType]] = {
     "int": INT,
     "uint": UINT,
     "double": DOUBLE,
@@ -111,7 +111,7 @@ def last_index_of(elements: Sequence[Any], wanted: Any) -> int:
 _A: Final = param("A")
 
 
-def _of_list(id_: str, element: Type, result: Type, call: Callable[..., Any]) -> Overload:
+def _of_list(id_: str, element: CelType, result: CelType, call: Callable[..., Any]) -> Overload:
     return Overload(id_, (list_of(element),), result, call, member=True, cost=costs.walking)
 
 

@@ -15,7 +15,7 @@ from kubechronicle.api.cel.operations.ordering import COMPARABLE_TYPES, compare
 from kubechronicle.api.cel.overloads import Function, Overload
 from kubechronicle.api.cel.syntax.ast import CallExpression, Comprehension, Ident, ListNode, Literal, Node, Select
 from kubechronicle.api.cel.syntax.macros import STANDARD, UNUSED, Macro, MacroError
-from kubechronicle.api.cel.types import DYN, INT, Type, list_of, param
+from kubechronicle.api.cel.types import DYN, INT, CelType, list_of, param
 from kubechronicle.api.cel.values import type_name
 from kubechronicle.api.values.allowance import ALLOWANCE
 
@@ -134,12 +134,12 @@ _T: Final = param("T")
 _LIST: Final = list_of(_T)
 
 
-def _sort_overload(kind: Type) -> Overload:
+def _sort_overload(kind: CelType) -> Overload:
     name = f"list_{kind.name}_sort"
     return Overload(name, (list_of(kind),), list_of(kind), sort, member=True, cost=costs.comparing_all(0))
 
 
-def _sort_by_overload(kind: Type) -> Overload:
+def _sort_by_overload(kind: CelType) -> Overload:
     name = f"list_{kind.name}_sortByAssociatedKeys"
     return Overload(name, (_LIST, list_of(kind)), _LIST, sort_by_keys, member=True, cost=costs.comparing_all(1))
 

@@ -15,7 +15,7 @@ from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.library.go_url_parser import UrlError, check
 from kubechronicle.api.cel.overloads import Function, Overload
-from kubechronicle.api.cel.types import STRING, Type, list_of, object_type, optional_of
+from kubechronicle.api.cel.types import STRING, CelType, list_of, object_type, optional_of
 from kubechronicle.api.cel.values import NONE, OptionalValue
 from kubechronicle.api.values import names
 
@@ -30,7 +30,7 @@ class Format:
     ``pattern_size``: the length of a pattern with the same cost.
     """
 
-    cel_type: ClassVar[Type] = FORMAT
+    cel_type: ClassVar[CelType] = FORMAT
 
     name: str
     problems: Callable[[str], list[str]]

@@ -14,7 +14,7 @@ from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.operations.equality import has_key
 from kubechronicle.api.cel.overloads import Function, Overload, planned
 from kubechronicle.api.cel.syntax import macros
-from kubechronicle.api.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, optional_of, param
+from kubechronicle.api.cel.types import BOOL, DYN, INT, STRING, CelType, list_of, map_of, optional_of, param
 from kubechronicle.api.cel.values import NONE, Duration, OptionalValue, Timestamp
 
 K: Final = param("K")
@@ -65,11 +65,11 @@ def insert_all(mapping: dict[Any, Any], entries: dict[Any, Any]) -> dict[Any, An
     return {**mapping, **entries}
 
 
-def _member(name: str, overload: str, args: tuple[Type, ...], result: Type, call: Callable[..., Any]) -> Function:
+def _member(name: str, overload: str, args: tuple[CelType, ...], result: CelType, call: Callable[..., Any]) -> Function:
     return Function(name, (Overload(overload, args, result, call, member=True),))
 
 
-def _plain(name: str, overload: str, args: tuple[Type, ...], result: Type, call: Callable[..., Any]) -> Function:
+def _plain(name: str, overload: str, args: tuple[CelType, ...], result: CelType, call: Callable[..., Any]) -> Function:
     return Function(name, (Overload(overload, args, result, call),))
 
 

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from kubechronicle.api.cel.types import Type, object_type
+from kubechronicle.api.cel.types import CelType, object_type
 from kubechronicle.api.values.quantity import SUFFIX_ERROR, SYNTAX_ERROR, QuantityError
 
 QUANTITY: Final = object_type("kubernetes.Quantity", {})
@@ -38,7 +38,7 @@ class Amount:
 
     Amounts are equal if their values are, in any spelling."""
 
-    cel_type: ClassVar[Type] = QUANTITY
+    cel_type: ClassVar[CelType] = QUANTITY
 
     number: int
     scale: int

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from kubechronicle.api.cel.types import Type, object_type
+from kubechronicle.api.cel.types import CelType, object_type
 from kubechronicle.api.errors.field_errors import go_quote
 
 SEMVER: Final = object_type("kubernetes.Semver", {})
@@ -26,7 +26,7 @@ class VersionError(ValueError):
 class Version:
     """A version. ``pre``: identifiers behind a dash, numbers as int. ``build``: those behind a plus, not compared."""
 
-    cel_type: ClassVar[Type] = SEMVER
+    cel_type: ClassVar[CelType] = SEMVER
 
     major: int
     minor: int

@@ -30,7 +30,7 @@ from kubechronicle.api.cel.types import (
     TIMESTAMP,
     TYPE,
     UINT,
-    Type,
+    CelType,
     list_of,
     map_of,
     param,
@@ -42,7 +42,7 @@ B: Final = param("B")
 LIST_A: Final = list_of(A)
 MAP_AB: Final = map_of(A, B)
 
-_Row = tuple[str, Sequence[Type], Type, Callable[..., Any]]
+_Row = tuple[str, Sequence[CelType], CelType, Callable[..., Any]]
 
 
 PARSING: Final = 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubechronicle.api.cel.overloads import Overload
-from kubechronicle.api.cel.types import ERROR, Type
+from kubechronicle.api.cel.types import ERROR, CelType
 
 
 class Node:
@@ -20,7 +20,7 @@ class Node:
     def __init__(self, offset: int) -> None:
         self.offset = offset
         self.depth = 0
-        self.type: Type = ERROR
+        self.type: CelType = ERROR
 
 
 class Literal(Node):

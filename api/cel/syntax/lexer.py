@@ -77,7 +77,7 @@ class Place(NamedTuple):
     column: int
 
 
-class Source:
+class ExpressionSource:
     """The text of an expression, with the offsets of its lines."""
 
     def __init__(self, text: str) -> None:
@@ -99,7 +99,7 @@ class Source:
         return Issue(*self.place(offset), message)
 
 
-def tokens(source: Source, issues: list[Issue]) -> list[Token]:
+def tokens(source: ExpressionSource, issues: list[Issue]) -> list[Token]:
     """Return the tokens and a last one of kind EOF. Text that is no token becomes an issue instead."""
     text = source.text
     listed: list[Token] = []

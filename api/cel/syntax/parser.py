@@ -21,7 +21,7 @@ from kubechronicle.api.cel.syntax.ast import (
     Select,
     StructNode,
 )
-from kubechronicle.api.cel.syntax.lexer import ESCAPED, IDENTIFIER, Source, Token
+from kubechronicle.api.cel.syntax.lexer import ESCAPED, IDENTIFIER, ExpressionSource, Token
 from kubechronicle.api.cel.syntax.macros import Macro, MacroError
 from kubechronicle.api.cel.syntax.token_stream import (
     CONSTANTS,
@@ -53,7 +53,7 @@ Macros = Mapping[tuple[str, int, bool], Macro]
 """(name, number of arguments, with a receiver) -> macro."""
 
 
-def parse(source: Source, macros: Macros, escaped_names: bool = False) -> Node:
+def parse(source: ExpressionSource, macros: Macros, escaped_names: bool = False) -> Node:
     """Return the tree of an expression. CompileError with all its syntax errors.
 
     ``escaped_names``: allow field names in backticks, which Kubernetes v1.36 does not offer.
@@ -62,7 +62,7 @@ def parse(source: Source, macros: Macros, escaped_names: bool = False) -> Node:
         limit = f"expression code point size exceeds limit: size: {len(source.text)}, limit {MAX_SIZE}"
         raise CompileError([Issue(-1, -1, limit)], source.text)
     issues: list[Issue] = []
-    parser = _Parser(source, macros, issues, escaped_names)
+    parser = _ExpressionParser(source, macros, issues, escaped_names)
     try:
         tree = parser.whole()
     except Stop:
@@ -74,8 +74,8 @@ def parse(source: Source, macros: Macros, escaped_names: bool = False) -> Node:
     return tree
 
 
-class _Parser(TokenStream):
-    def __init__(self, source: Source, macros: Macros, issues: list[Issue], escaped_names: bool) -> None:
+class _ExpressionParser(TokenStream):
+    def __init__(self, source: ExpressionSource, macros: Macros, issues: list[Issue], escaped_names: bool) -> None:
         super().__init__(source, issues)
         self._macros = macros
         self._escaped_names = escaped_names

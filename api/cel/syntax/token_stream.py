@@ -11,7 +11,7 @@ from typing import Final
 from kubechronicle.api.cel.errors import Issue
 from kubechronicle.api.cel.syntax import lexer
 from kubechronicle.api.cel.syntax.ast import Literal, Node
-from kubechronicle.api.cel.syntax.lexer import IDENTIFIER, Source, Token
+from kubechronicle.api.cel.syntax.lexer import IDENTIFIER, ExpressionSource, Token
 
 MAX_DEPTH: Final = 250
 """The deepest nesting of a grammar rule in itself."""
@@ -38,7 +38,7 @@ def too_deep() -> Issue:
 class TokenStream:
     """``token``: the next token. ``closers``: the closing brackets still due, innermost last."""
 
-    def __init__(self, source: Source, issues: list[Issue]) -> None:
+    def __init__(self, source: ExpressionSource, issues: list[Issue]) -> None:
         self.source = source
         self.issues = issues
         self.tokens = lexer.tokens(source, issues)

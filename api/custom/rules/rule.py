@@ -10,16 +10,16 @@ from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.cel import CompileError, Environment, Program, base_environment
 from kubechronicle.api.cel.costs.cost_estimate import Sizes, estimate
-from kubechronicle.api.cel.errors import InstantiationError, Report
+from kubechronicle.api.cel.errors import ExpressionReport, InstantiationError
 from kubechronicle.api.cel.library import estimates
-from kubechronicle.api.cel.types import BOOL, STRING, Type, optional_of
+from kubechronicle.api.cel.types import BOOL, STRING, CelType, optional_of
 
 SELF: Final = "self"
 OLD_SELF: Final = "oldSelf"
 TYPE_NAME: Final = "selfType"
 """The name of self's type in messages. kube-apiserver adds a random number, so that nobody depends on it."""
 
-Refusal = str | Report
+Refusal = str | ExpressionReport
 """The reason against an expression, empty if there is none. ``str()`` builds the text."""
 
 
@@ -47,7 +47,7 @@ class CustomRule(NamedTuple):
 class RuleScope:
     """The environments of the rules of one value: ``oldSelf`` has the type of ``self``, or is an optional of it."""
 
-    def __init__(self, of: Type, sizes: Sizes | None) -> None:
+    def __init__(self, of: CelType, sizes: Sizes | None) -> None:
         """``sizes`` None: costs are not estimated, since the rule was accepted before."""
         self._type = of
         self._sizes = sizes
@@ -68,9 +68,9 @@ class RuleScope:
         environment = self._environment(optional)
         try:
             program, cost = self._program(environment, text, BOOL)
-        except _Refused as error:
+        except _RefusedRule as error:
             return plain._replace(refusal=error.refusal("compilation failed: ", "program instantiation failed: "))
-        except _WrongType:
+        except _RuleWrongType:
             return plain._replace(refusal="cel expression must evaluate to a bool")
         uses_old = any(name == OLD_SELF or name.startswith(OLD_SELF + ".") for name in program.reads)
         compiled = plain._replace(program=program, cost=cost, uses_old=uses_old)
@@ -81,10 +81,10 @@ class RuleScope:
             return rule
         try:
             program, cost = self._program(environment, text, STRING)
-        except _Refused as error:
+        except _RefusedRule as error:
             heads = ("messageExpression compilation failed: ", "messageExpression instantiation failed: ")
             return rule._replace(message_refusal=error.refusal(*heads))
-        except _WrongType:
+        except _RuleWrongType:
             return rule._replace(message_refusal="messageExpression must evaluate to a string")
         return rule._replace(message_program=program, message_cost=cost)
 
@@ -95,24 +95,24 @@ class RuleScope:
             made = self._environments[optional] = base_environment().extend({SELF: self._type, OLD_SELF: old})
         return made
 
-    def _program(self, environment: Environment, text: str, result: Type) -> tuple[Program, int]:
+    def _program(self, environment: Environment, text: str, result: CelType) -> tuple[Program, int]:
         """Return (program, worst cost). Raises _Refused, and _WrongType for another result."""
         try:
             tree = environment.check(text)
             if tree.type != result:
-                raise _WrongType
+                raise _RuleWrongType
             program = environment.program(text, tree)
         except CompileError as error:
-            raise _Refused(error) from None
+            raise _RefusedRule(error) from None
         cost = 0 if self._sizes is None else estimate(tree, self._sizes, estimates.estimate).most
         return program, cost
 
 
-class _WrongType(Exception):
+class _RuleWrongType(Exception):
     """An expression has another type than it must have."""
 
 
-class _Refused(Exception):
+class _RefusedRule(Exception):
     """An expression does not compile."""
 
     def __init__(self, error: CompileError) -> None:

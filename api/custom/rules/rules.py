@@ -14,7 +14,7 @@ from typing import Any, Final
 from kubechronicle.api.cel import schemas
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.syntax.escaping import escape
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.types import CelType
 from kubechronicle.api.cel.values import NONE, OptionalValue
 from kubechronicle.api.custom.rules.durations import RuleMeasures
 from kubechronicle.api.custom.rules.field_paths import FieldPathError, field_path
@@ -94,7 +94,7 @@ class _Run:
         self.budget -= cost
 
 
-class _Place:
+class _RulePlace:
     """The stored value beside a value, and the nearest one above it that has such a value."""
 
     __slots__ = ("_nearest", "_own")
@@ -103,15 +103,15 @@ class _Place:
         self._own = own
         self._nearest = nearest
 
-    def field(self, name: str) -> _Place:
+    def field(self, name: str) -> _RulePlace:
         if self._own is None:
             return self
         if self._nearest is None and name in ("apiVersion", "kind"):
             return NEW  # a conversion changes these, and both sides are converted
-        return _Place(self._own.field(name), self._own)
+        return _RulePlace(self._own.field(name), self._own)
 
-    def item(self, index: int) -> _Place:
-        return self if self._own is None else _Place(self._own.item(index), self._own)
+    def item(self, index: int) -> _RulePlace:
+        return self if self._own is None else _RulePlace(self._own.item(index), self._own)
 
     @property
     def unchanged(self) -> bool:
@@ -119,7 +119,7 @@ class _Place:
         return known is not None and known.equal()
 
 
-NEW: Final = _Place(None)
+NEW: Final = _RulePlace(None)
 
 
 class CustomRules:
@@ -151,13 +151,13 @@ class CustomRules:
         if self._root is None:
             return [], []
         run = _Run(PER_OBJECT)
-        place = NEW if old is None else _Place(Correlated(new, old, self._structure))
+        place = NEW if old is None else _RulePlace(Correlated(new, old, self._structure))
         with ALLOWANCE.get(), contextlib.suppress(_OutOfBudget):
             self._root.evaluate(run, "", new, old, place)
         return run.causes, run.warnings
 
 
-class _Node:
+class _RuleNode:
     """A part of the schema with rules in it.
 
     ``of``: its type, None if expressions cannot name it.
@@ -177,19 +177,21 @@ class _Node:
         "values",
     )
 
-    def __init__(self, schema: Schema, of: Type | None, rules: list[CustomRule], measures: RuleMeasures | None) -> None:
+    def __init__(
+        self, schema: Schema, of: CelType | None, rules: list[CustomRule], measures: RuleMeasures | None
+    ) -> None:
         self.schema = schema
         self._measures = measures
         self.of = of
         self.rules = rules
-        self.fields: dict[str, _Node] = {}
-        self.values: _Node | None = None
-        self.items: _Node | None = None
+        self.fields: dict[str, _RuleNode] = {}
+        self.values: _RuleNode | None = None
+        self.items: _RuleNode | None = None
         self._kind = schema.get("type") or ""
         self._uses_old = any(rule.uses_old for rule in rules)
         self._without_nulls = schemas.without_nulls(schema) if rules else None
 
-    def evaluate(self, run: _Run, path: str, new: Any, old: Any, place: _Place) -> None:
+    def evaluate(self, run: _Run, path: str, new: Any, old: Any, place: _RulePlace) -> None:
         """Evaluate the rules here and below. Raises _OutOfBudget."""
         if new is None:
             return
@@ -208,13 +210,15 @@ class _Node:
         elif type(new) is dict:
             self._evaluate_fields(run, path, new, old if type(old) is dict else {}, place)
 
-    def _evaluate_items(self, run: _Run, path: str, new: list[Any], old: Any, place: _Place) -> None:
+    def _evaluate_items(self, run: _Run, path: str, new: list[Any], old: Any, place: _RulePlace) -> None:
         if self.items is not None:
             stored = StoredItems(self.schema, old)
             for index, item in enumerate(new):
                 self.items.evaluate(run, f"{path}[{index}]", item, stored.get(item), place.item(index))
 
-    def _evaluate_fields(self, run: _Run, path: str, new: dict[str, Any], old: dict[str, Any], place: _Place) -> None:
+    def _evaluate_fields(
+        self, run: _Run, path: str, new: dict[str, Any], old: dict[str, Any], place: _RulePlace
+    ) -> None:
         if self.values is not None:
             for name, value in new.items():
                 self.values.evaluate(run, f"{path}[{name}]", value, old.get(name), place.field(name))
@@ -225,7 +229,7 @@ class _Node:
 
     # -- rules of this value ------------------------------------------------------------------------------------------
 
-    def _evaluate_rules(self, run: _Run, path: str, new: Any, old: Any, place: _Place) -> None:
+    def _evaluate_rules(self, run: _Run, path: str, new: Any, old: Any, place: _RulePlace) -> None:
         if self.of is None:
             why = "rule compiler initialization error: failed to convert to declType for CEL validation rules"
             run.causes.append(_invalid(path, self._kind, why))
@@ -278,7 +282,7 @@ class _Node:
         return True
 
     def _report(
-        self, run: _Run, rule: CustomRule, path: str, new: Any, variables: Mapping[str, Any], place: _Place
+        self, run: _Run, rule: CustomRule, path: str, new: Any, variables: Mapping[str, Any], place: _RulePlace
     ) -> None:
         """Record that a rule is false. Raises _OutOfBudget if its messageExpression exceeds the budget."""
         at = (f"{path}.{rule.path}" if path else rule.path) if rule.path else path
@@ -308,7 +312,7 @@ class _Node:
         return ("" if "\n" in text or len(text.encode()) > LONGEST_MESSAGE else text), False
 
 
-def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _Node | None:
+def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _RuleNode | None:
     """Return the node of a schema, None without rules."""
     items, values = _part(schema.get("items"), measures), _part(schema.get("additionalProperties"), measures)
     parts = ((name, _part(each, measures)) for name, each in (schema.get("properties") or {}).items())
@@ -327,7 +331,7 @@ def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _
             )
         if measures is not None:
             measures.compiled(measures.clock() - began)
-    node = _Node(schema, of, rules, measures)
+    node = _RuleNode(schema, of, rules, measures)
     node.items, node.values = items, values
     # Fields that expressions cannot name, for lack of a type, have no rules.
     node.fields = {
@@ -338,7 +342,7 @@ def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _
     return node
 
 
-def _uses_old(root: _Node) -> bool:
+def _uses_old(root: _RuleNode) -> bool:
     """Return whether a rule can see the stored object."""
     nodes = [root]
     while nodes:
@@ -349,7 +353,7 @@ def _uses_old(root: _Node) -> bool:
     return False
 
 
-def _part(schema: Any, measures: RuleMeasures | None) -> _Node | None:
+def _part(schema: Any, measures: RuleMeasures | None) -> _RuleNode | None:
     if not isinstance(schema, Mapping):
         return None
     return _node(schema, measures, resource=bool(schema.get(schemas.EMBEDDED)))

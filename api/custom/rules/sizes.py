@@ -24,7 +24,7 @@ _SCALARS: Final[Mapping[str, int]] = {"boolean": 4, "number": 1, "integer": 1}
 """type -> the fewest bytes in JSON."""
 
 
-class Sized(NamedTuple):
+class SizedSchema(NamedTuple):
     """The sizes of one value.
 
     ``least``: its fewest bytes in JSON.
@@ -36,18 +36,18 @@ class Sized(NamedTuple):
 
     least: int
     most: int = 0
-    element: Sized | None = None
-    fields: Mapping[str, Sized] = {}
+    element: SizedSchema | None = None
+    fields: Mapping[str, SizedSchema] = {}
     keyed: bool = False
 
 
-def sizes_of(schema: Mapping[str, Any], *, resource: bool = False) -> Sized | None:
+def sizes_of(schema: Mapping[str, Any], *, resource: bool = False) -> SizedSchema | None:
     """Return the sizes of a schema's values, None if expressions cannot name them.
 
     ``resource``: the schema is the root of a resource.
     """
     if schema.get(INT_OR_STRING):
-        return Sized(1, _LONGEST_TEXT if schema.get("maxLength") is None else _from_length(schema))
+        return SizedSchema(1, _LONGEST_TEXT if schema.get("maxLength") is None else _from_length(schema))
     if resource:
         schema = whole_resource(schema)
     kind = schema.get("type")
@@ -58,27 +58,29 @@ def sizes_of(schema: Mapping[str, Any], *, resource: bool = False) -> Sized | No
         return _map(schema, values) if isinstance(values, Mapping) else _object(schema)
     if kind == "string":
         return _text(schema)
-    return Sized(_SCALARS[kind]) if isinstance(kind, str) and kind in _SCALARS else None
+    return SizedSchema(_SCALARS[kind]) if isinstance(kind, str) and kind in _SCALARS else None
 
 
-def _array(schema: Mapping[str, Any]) -> Sized | None:
+def _array(schema: Mapping[str, Any]) -> SizedSchema | None:
     items = schema.get("items")
     element = sizes_of(items, resource=bool(items.get(EMBEDDED))) if items else None
     if element is None:
         return None
     limit = schema.get("maxItems")
-    return Sized(2, (MOST_BYTES - 2) // (element.least + 1) if limit is None else max(limit, 0), element)
+    return SizedSchema(2, (MOST_BYTES - 2) // (element.least + 1) if limit is None else max(limit, 0), element)
 
 
-def _map(schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sized | None:
+def _map(schema: Mapping[str, Any], values: Mapping[str, Any]) -> SizedSchema | None:
     element = sizes_of(values, resource=bool(values.get(EMBEDDED)))
     if element is None:
         return None
     limit = schema.get("maxProperties")
-    return Sized(2, (MOST_BYTES - 2) // (element.least + 6) if limit is None else max(limit, 0), element, keyed=True)
+    return SizedSchema(
+        2, (MOST_BYTES - 2) // (element.least + 6) if limit is None else max(limit, 0), element, keyed=True
+    )
 
 
-def _object(schema: Mapping[str, Any]) -> Sized:
+def _object(schema: Mapping[str, Any]) -> SizedSchema:
     required = frozenset(schema.get("required") or ())
     least, fields = 2, {}
     for name, own in (schema.get("properties") or {}).items():
@@ -90,36 +92,36 @@ def _object(schema: Mapping[str, Any]) -> Sized:
             fields[escaped] = sized
         if name in required and own.get("default") is None:
             least += len(name.encode()) + sized.least + 4
-    return Sized(least, 0, None, fields)
+    return SizedSchema(least, 0, None, fields)
 
 
-def _text(schema: Mapping[str, Any]) -> Sized:
+def _text(schema: Mapping[str, Any]) -> SizedSchema:
     form, limit = schema.get("format", ""), schema.get("maxLength")
     if form in _FORMATS:
         least, most = _FORMATS[form]
-        return Sized(least, most)
+        return SizedSchema(least, most)
     if form == "byte":
-        return Sized(2, _LONGEST_TEXT if limit is None else max(limit, 0))
+        return SizedSchema(2, _LONGEST_TEXT if limit is None else max(limit, 0))
     if limit is not None:
-        return Sized(2, _from_length(schema))
+        return SizedSchema(2, _from_length(schema))
     choices = schema.get("enum")
     if choices:
-        return Sized(2, max((len(each.encode()) for each in choices if isinstance(each, str)), default=0))
-    return Sized(2, _LONGEST_TEXT)
+        return SizedSchema(2, max((len(each.encode()) for each in choices if isinstance(each, str)), default=0))
+    return SizedSchema(2, _LONGEST_TEXT)
 
 
 def _from_length(schema: Mapping[str, Any]) -> int:
     return max(int(schema["maxLength"]), 0) * _BYTES_OF_CHARACTER
 
 
-_KEY: Final = Sized(2)
+_KEY: Final = SizedSchema(2)
 
 
-def bounds(root: Sized) -> Sizes:
+def bounds(root: SizedSchema) -> Sizes:
     """Return the most characters, items or entries by path. The first step of a path is the variable."""
 
     def most(path: Path) -> int | None:
-        at: Sized | None = root
+        at: SizedSchema | None = root
         for step in path[1:]:
             if at is None:
                 return None
@@ -134,6 +136,6 @@ def bounds(root: Sized) -> Sizes:
     return most
 
 
-def times_in_a_request(sized: Sized) -> int:
+def times_in_a_request(sized: SizedSchema) -> int:
     """Return the number of such values that fit into the largest request."""
     return MOST_BYTES // (sized.least + 1)

@@ -28,13 +28,13 @@ def is_mail_address(text: str) -> bool:
     (True, False, False)
     """
     try:
-        _Parser(text).single()
+        _AddressParser(text).single()
     except _MailError:
         return False
     return True
 
 
-class _Parser:
+class _AddressParser:
     """The text, and the place up to which it is read."""
 
     __slots__ = ("at", "text")

@@ -111,7 +111,7 @@ class _CachedToken:
 
 
 @dataclass(slots=True, eq=False)
-class _Generation:
+class _KeyGeneration:
     """A configuration with its providers and its cache of tokens."""
 
     issuers: dict[str, _Issuer]
@@ -123,12 +123,12 @@ class _Generation:
 class _AnswerKey:
     """The key of an answer about a token. ``question``: KEYS, CLAIM or BEGAN."""
 
-    generation: _Generation
+    generation: _KeyGeneration
     digest: bytes
     question: str
 
 
-class _Question(NeedsExternalAnswer):
+class _ProviderQuestion(NeedsExternalAnswer):
     """A question about a token. ``began``: when the token was first seen."""
 
     def __init__(self, key: _AnswerKey, began: float) -> None:
@@ -143,7 +143,7 @@ class _Question(NeedsExternalAnswer):
     async def _answer(self) -> object: ...
 
 
-class _NeedsKeys(_Question):
+class _NeedsKeys(_ProviderQuestion):
     """No known key verifies the token: the provider may have a new one."""
 
     def __init__(self, key: _AnswerKey, began: float, provider: Provider) -> None:
@@ -156,7 +156,7 @@ class _NeedsKeys(_Question):
         return True
 
 
-class _NeedsClaim(_Question):
+class _NeedsClaim(_ProviderQuestion):
     """Another server holds the token's groups."""
 
     def __init__(self, key: _AnswerKey, began: float, resolver: Resolver, source: tuple[str, str], now: float) -> None:
@@ -232,7 +232,7 @@ class JwtAuthenticators:
         return accepted.identified
 
     def _decide(
-        self, generation: _Generation, issuer: _Issuer, token: IdToken, digest: bytes, began: float
+        self, generation: _KeyGeneration, issuer: _Issuer, token: IdToken, digest: bytes, began: float
     ) -> _CachedToken:
         """Verify a token. Raises Refused and NeedsExternalAnswer."""
         provider = issuer.provider
@@ -289,7 +289,7 @@ class JwtAuthenticators:
         for issuer in self._generation.issuers.values():
             await issuer.provider.wait_ready()
 
-    def _make_generation(self, mappers: Collection[Mapper]) -> _Generation:
+    def _make_generation(self, mappers: Collection[Mapper]) -> _KeyGeneration:
         issuers: dict[str, _Issuer] = {}
         for mapper in mappers:
             config = mapper.config.issuer
@@ -306,9 +306,9 @@ class JwtAuthenticators:
             if claim := mapper.config.claim_mappings.groups.claim:
                 resolver = Resolver(claim, provider, client, config.audiences, self._plan.algorithms)
             issuers[config.url] = _Issuer(mapper, provider, client, resolver)
-        return _Generation(issuers)
+        return _KeyGeneration(issuers)
 
-    async def _run_providers(self, generation: _Generation) -> None:
+    async def _run_providers(self, generation: _KeyGeneration) -> None:
         """Run the providers until the configuration is replaced."""
         with generation.scope:
             async with trio.open_nursery() as nursery:

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from kubechronicle.actors.history.bisection import Bisection, Flip, RecordShown, State
+from kubechronicle.actors.history.bisection import Bisection, Flip, ObjectState, RecordShown
 from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
@@ -145,7 +145,7 @@ class BisectionStream:
         self._ended = drain.begun
         self._flips = 0
         self._first: dict[str, Any] | None = None
-        self._ceased: State | None = None
+        self._ceased: ObjectState | None = None
         self._users: Counter[str] = Counter()
 
     def end(self) -> None:
@@ -191,7 +191,7 @@ class BisectionStream:
         lines.append(_line("PROGRESS", searched=progress.searched, revision=str(progress.reached), until=until))
         return b"".join(lines)
 
-    async def _described(self, states: Sequence[State]) -> dict[int, dict[str, Any]]:
+    async def _described(self, states: Sequence[ObjectState]) -> dict[int, dict[str, Any]]:
         """Describe changes, by revision. One that has left history since lacks its time, and most of its author."""
         records = await self._bisection.records(states) if states else {}
         found = {}
@@ -243,7 +243,7 @@ def described(record: Record) -> dict[str, Any]:
     }
 
 
-def _known_of(state: State) -> dict[str, Any]:
+def _known_of(state: ObjectState) -> dict[str, Any]:
     return {
         "revision": str(state.revision),
         "operation": OPERATIONS[int(state.operation)],

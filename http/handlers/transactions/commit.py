@@ -19,7 +19,7 @@ from msgspec import structs
 
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.actors.writing.together import MAX_WRITES, Result, Together, TransactionFailed
+from kubechronicle.actors.writing.together import MAX_WRITES, Together, TransactionFailed, WriteResult
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
@@ -43,7 +43,7 @@ from kubechronicle.http.representation.answers import object_form
 # The status of a Transaction: the outcome of each change, and the range of revisions.
 
 
-def status_of(results: Sequence[Result], *, dry_run: bool) -> Object:
+def status_of(results: Sequence[WriteResult], *, dry_run: bool) -> Object:
     """Return the status. A dry run has no revisions."""
     found = [_result(each) for each in results]
     revisions = [
@@ -56,7 +56,7 @@ def status_of(results: Sequence[Result], *, dry_run: bool) -> Object:
     return {"firstRevision": str(min(revisions)), "lastRevision": str(max(revisions)), "changes": found}
 
 
-def _result(result: Result) -> Object:
+def _result(result: WriteResult) -> Object:
     rt = result.target.rt
     found: Object = {"outcome": _outcome(result), "apiVersion": rt.api_version, "kind": rt.kind}
     return found | {name: value for name, value in _identity(result.written).items() if value}
@@ -73,7 +73,7 @@ def _identity(written: Written) -> Object:
     return {name: metadata.get(name) for name in ("namespace", "name", "uid", "resourceVersion")}
 
 
-def _outcome(result: Result) -> str:
+def _outcome(result: WriteResult) -> str:
     prepared = result.written.prepared
     assert prepared is not None
     if prepared.outcome is Outcome.UNCHANGED:

@@ -19,8 +19,8 @@ from kubechronicle.http.messages import Request
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.exchange import Http2Exchange
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode, FrameReader, Setting
-from kubechronicle.http.wire.http2.headers import BlockDecoder, Head, HeadersTooLarge, Malformed, is_trailer
-from kubechronicle.http.wire.http2.output import WAKE, WRITE, Output
+from kubechronicle.http.wire.http2.headers import BlockDecoder, HeadersTooLarge, Malformed, RequestHead, is_trailer
+from kubechronicle.http.wire.http2.output import WAKE, WRITE, StreamOutput
 from kubechronicle.http.wire.http2.streams import StreamTable
 from kubechronicle.http.wire.http2.workers import Workers
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
@@ -37,7 +37,7 @@ class Http2Protocol:
         self._reader = FrameReader()
         self._decoder = BlockDecoder(host.limits.header_bytes)
         self._workers = Workers(host.start_task)
-        self._output = Output(host, date_field, self._workers)
+        self._output = StreamOutput(host, date_field, self._workers)
         self._streams = StreamTable(host, self._output)
         self._refusing = False
         self._closed = False
@@ -198,7 +198,7 @@ class Http2Protocol:
         if refusal or not ends:
             streams.send_reset(stream_id, refusal)
 
-    def _start(self, stream_id: int, head: Head, ends: bool) -> None:
+    def _start(self, stream_id: int, head: RequestHead, ends: bool) -> None:
         host, streams = self._host, self._streams
         exchange = Http2Exchange(streams, self._output, host, stream_id, head.length)
         exchange.window, exchange.receive_window = self._send_window, streams.stream_window

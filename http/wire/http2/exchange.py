@@ -14,7 +14,7 @@ from kubechronicle.http.messages import ClientDisconnected, Push
 from kubechronicle.http.wire.exchange import NO_BODY, HttpExchange, encode_headers
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.frames import ErrorCode
-from kubechronicle.http.wire.http2.output import WRITE, Output
+from kubechronicle.http.wire.http2.output import WRITE, StreamOutput
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 
 DELAYED = 16 * 1024
@@ -62,7 +62,7 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
     _held: list[bytes] | None = None
 
     def __init__(
-        self, streams: Streams, output: Output, host: ConnectionHost, stream_id: int, left: int | None
+        self, streams: Streams, output: StreamOutput, host: ConnectionHost, stream_id: int, left: int | None
     ) -> None:
         super().__init__(host)
         self._streams = streams

@@ -53,7 +53,7 @@ Entry: TypeAlias = tuple[tuple[str, str], int, int]
 """A field, its size as in RFC 7541 §4.1, and its class (one of the constants above)."""
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """A request without its body. ``headers``: to be copied before use. ``length``: the declared length of the body."""
 
     method: str
@@ -97,7 +97,7 @@ class BlockDecoder:
         self._entries: deque[Entry] = deque()  # the newest first
         self._used = 0
         self._capacity = TABLE_SIZE
-        self._known: dict[bytes, Head] = {}
+        self._known: dict[bytes, RequestHead] = {}
         self._changed = False
 
     @property
@@ -105,7 +105,7 @@ class BlockDecoder:
         """True if the last block has changed the table."""
         return self._changed
 
-    def request(self, block: bytes) -> Head:
+    def request(self, block: bytes) -> RequestHead:
         """Decode a request. Raises ConnectionFailed, HeadersTooLarge, Malformed."""
         known = self._known.get(block)
         if known is not None:
@@ -213,7 +213,7 @@ def _string(block: bytes, at: int) -> tuple[str, int]:
     return data.decode("latin-1"), end
 
 
-def request_head(fields: Iterable[Entry]) -> Head:
+def request_head(fields: Iterable[Entry]) -> RequestHead:
     """Return the head of a request. Raises Malformed."""
     pseudo: dict[str, str] = {}
     items: list[tuple[str, str]] = []
@@ -237,7 +237,7 @@ def request_head(fields: Iterable[Entry]) -> Head:
     except (KeyError, ValueError):
         raise Malformed from None
     host, length = _framing(framing, pseudo.get(":authority"), items)
-    return Head(method, scheme, raw_path, query_string, Headers([("host", host), *items]), length)
+    return RequestHead(method, scheme, raw_path, query_string, Headers([("host", host), *items]), length)
 
 
 def _framing(

@@ -29,7 +29,7 @@ class Waiting(Protocol):
         """Note that a window may have grown."""
 
 
-class Output:
+class StreamOutput:
     """The frames to send.
 
     ``window``: bytes that the client accepts on all streams together.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.exchange import Http2Exchange
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode
-from kubechronicle.http.wire.http2.output import Output
+from kubechronicle.http.wire.http2.output import StreamOutput
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 from kubechronicle.http.wire.work import TOGETHER
 
@@ -26,7 +26,7 @@ class StreamTable:
     ``stream_window``: bytes that it may send on a new stream.
     """
 
-    def __init__(self, host: ConnectionHost, output: Output) -> None:
+    def __init__(self, host: ConnectionHost, output: StreamOutput) -> None:
         self._host = host
         self._output = output
         self.open: dict[int, Http2Exchange] = {}

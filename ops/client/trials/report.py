@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubechronicle.api.admission.logged_writes import Write
-from kubechronicle.api.admission.replays import EFFECTS, Outcome
+from kubechronicle.api.admission.replays import EFFECTS, ReplayOutcome
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
@@ -31,7 +31,7 @@ class Tally:
     namespaces: Counter[str] = field(default_factory=Counter)
     messages: Counter[str] = field(default_factory=Counter)
 
-    def add(self, write: Write, outcomes: Sequence[Outcome]) -> None:
+    def add(self, write: Write, outcomes: Sequence[ReplayOutcome]) -> None:
         self.effects.update({each.effect for each in outcomes})
         _count(self.users, write.who.get("username") or "(unknown)")
         _count(self.namespaces, write.namespace or "(cluster)")
@@ -44,7 +44,7 @@ def _count(counter: Counter[str], name: str) -> None:
     counter[name if name in counter or len(counter) < MOST_NAMES else OTHERS] += 1
 
 
-def _example(write: Write, outcomes: Sequence[Outcome]) -> Object:
+def _example(write: Write, outcomes: Sequence[ReplayOutcome]) -> Object:
     request = write.request
     return {
         "revision": str(write.revision),
@@ -58,7 +58,7 @@ def _example(write: Write, outcomes: Sequence[Outcome]) -> Object:
     }
 
 
-def _outcome(outcome: Outcome) -> Object:
+def _outcome(outcome: ReplayOutcome) -> Object:
     found = {"effect": outcome.effect, "binding": outcome.binding, "message": outcome.message, "reason": outcome.reason}
     return {name: value for name, value in found.items() if value} | ({"error": True} if outcome.error else {})
 
@@ -85,7 +85,7 @@ class Report:
         for source in sources:
             self.tallies.setdefault(source, Tally(deque(maxlen=self._kept)))
 
-    def add(self, write: Write, outcomes: Sequence[Outcome]) -> None:
+    def add(self, write: Write, outcomes: Sequence[ReplayOutcome]) -> None:
         """Count a write that was judged."""
         self.judged += 1
         if not outcomes:

@@ -18,7 +18,7 @@ from kubechronicle.api.admission.logged_writes import LoggedWrites, NotReplayed
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy
 from kubechronicle.api.admission.replayed_webhooks import MUTATING, Ask, WebhookReplay
-from kubechronicle.api.admission.replays import REFUSED, PolicyReplay, Reading
+from kubechronicle.api.admission.replays import REFUSED, PolicyReplay, ReplayReading
 from kubechronicle.api.history.object_parts import ALWAYS, parts_of
 from kubechronicle.api.history.positions import SPAN
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -108,7 +108,7 @@ class Trial:
             concerns = self.concerned[write.kind] = self.concerns_kind(write.kind)
         if not concerns:
             return
-        reading = Reading(write, states)
+        reading = ReplayReading(write, states)
         outcomes = self.replay.mutate(write, reading)
         if self.mutating.webhooks:
             outcomes += self.mutating.outcomes(write, reading)

@@ -24,11 +24,11 @@ def register(registry: CollectorRegistry, version: Mapping[str, str], gates: Fea
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(_Program(version))
-    registry.register(_Entries())
+    registry.register(_ProcessEntries())
     registry.register(GateCollector(gates))
 
 
-class _Entries(Collector):
+class _ProcessEntries(Collector):
     def collect(self) -> Iterator[Metric]:
         family = GaugeMetricFamily(
             "kubechronicle_cache_entries", "Entries of the caches that an erasure empties.", labels=["cache"]

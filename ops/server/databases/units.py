@@ -27,7 +27,7 @@ from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.rereading import Rereading
 from kubechronicle.eventlog.views.views import Views
-from kubechronicle.ops.progress import Progress
+from kubechronicle.ops.progress import ProgressLine
 from kubechronicle.ops.server.encryption.encryption import Encryption
 
 NEEDED: Final = (
@@ -184,7 +184,7 @@ def _unit(
     measured = MeasuredLog(stored_log)
     log = encryption.over(measured)
     views = Views(description.describe, description.plain)
-    tail = Tail(log, views, show_loading=lambda: Progress("loading", "objects"), name=name)
+    tail = Tail(log, views, show_loading=lambda: ProgressLine("loading", "objects"), name=name)
     needed = tuple(resource for resource in held if resource in NEEDED and resource not in elsewhere)
     rereading = Rereading(views, needed)
     encryption.contents.on_change(rereading.notice_change)

@@ -12,7 +12,7 @@ from services import ADDRESSES, CIDRS, EVENTS, SERVICES, address, cidr, has, hel
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.allocation.addresses import address_key
-from kubechronicle.actors.allocation.pending_allocations import Owner
+from kubechronicle.actors.allocation.pending_allocations import AllocationOwner
 from kubechronicle.actors.allocation.ports import new_port, port_key
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.loops.services.cluster_ip_repair import ClusterIPRepair
@@ -209,7 +209,7 @@ def test_the_ports_of_a_service(spec: Any, expected: list[int]) -> None:
 
 async def test_a_leaked_port_is_freed_by_the_third_pass(autojump_clock: MockClock) -> None:
     async with open_services() as server:
-        await write_to_log(server, port_key(30007), new_port(30007, Owner("default", "gone")))
+        await write_to_log(server, port_key(30007), new_port(30007, AllocationOwner("default", "gone")))
         repair = server.assembly.own.node_ports
         for _ in range(2):
             await repair.check_all()
@@ -221,7 +221,7 @@ async def test_a_leaked_port_is_freed_by_the_third_pass(autojump_clock: MockCloc
 
 async def test_a_port_that_is_used_again_is_no_leak(autojump_clock: MockClock) -> None:
     async with open_services() as server:
-        await write_to_log(server, port_key(30007), new_port(30007, Owner("default", "web")))
+        await write_to_log(server, port_key(30007), new_port(30007, AllocationOwner("default", "web")))
         repair = server.assembly.own.node_ports
         await repair.check_all()
         await repair.check_all()
@@ -250,7 +250,7 @@ async def test_ports_that_are_missing_shared_or_out_of_range(autojump_clock: Moc
         assert held(server)["31001"] == "a"
         assert repair.metrics.errors == {"repair": 1, "duplicate": 1, "outOfRange": 1}
         # The Service that the object names keeps the port, although it comes second.
-        await write_to_log(server, port_key(31001), new_port(31001, Owner("default", "b")))
+        await write_to_log(server, port_key(31001), new_port(31001, AllocationOwner("default", "b")))
         await repair.check_all()
         shared = ("Service/a", "PortAlreadyAllocated", f"Port 31001 was assigned to multiple services; {again}")
         assert shared in await reports(server)
@@ -261,7 +261,7 @@ async def test_a_port_object_with_a_wrong_owner_is_repaired(autojump_clock: Mock
     async with open_services() as server:
         made = await server.post(SERVICES, service(type="NodePort"))
         number = made["spec"]["ports"][0]["nodePort"]
-        await write_to_log(server, port_key(number), new_port(number, Owner("default", "gone")))
+        await write_to_log(server, port_key(number), new_port(number, AllocationOwner("default", "gone")))
         wrong = server.store.reads.peek(*port_key(number))
         await server.assembly.own.node_ports.check_all()
         mended = server.store.reads.peek(*port_key(number))
@@ -312,7 +312,7 @@ async def test_a_changed_service_is_checked_at_once(autojump_clock: MockClock) -
 
 async def test_all_services_are_checked_every_few_minutes(autojump_clock: MockClock) -> None:
     async with open_server(loops=True) as server:
-        await write_to_log(server, port_key(30007), new_port(30007, Owner("default", "gone")))
+        await write_to_log(server, port_key(30007), new_port(30007, AllocationOwner("default", "gone")))
         await trio.sleep(2 * INTERVAL)
         assert "30007" in held(server)
         await trio.sleep(1.5 * INTERVAL)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.access import bound_rules, rbac
-from kubechronicle.api.access.bound_rules import BoundRules, ListedRules, RightQuestion, Stored
+from kubechronicle.api.access.bound_rules import BoundRules, ListedRules, RightQuestion, StoredBinding
 from kubechronicle.api.values.steps import finish
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -55,8 +55,8 @@ class Plain:
 def cluster(draw: random.Random) -> tuple[Plain, BoundRules]:
     plain, bound = Plain(), BoundRules()
 
-    def stored(obj: Object) -> Stored:
-        return Stored(lambda: obj, 100)
+    def stored(obj: Object) -> StoredBinding:
+        return StoredBinding(lambda: obj, 100)
 
     for space in ("", "x"):
         for name in NAMES[:4]:
@@ -106,11 +106,11 @@ def test_the_answers_are_those_of_each_binding_in_turn(step: int, monkeypatch: p
 def test_a_binding_that_changes_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bound_rules, "MANY", 1)
     bound, rules = BoundRules(), [{"verbs": ["get"], "apiGroups": [""], "resources": ["p"]}]
-    bound.put_role(("", "r"), Stored(lambda: {"rules": rules}, 100))
+    bound.put_role(("", "r"), StoredBinding(lambda: {"rules": rules}, 100))
 
     def bind(name: str, group: str) -> None:
         binding = {"roleRef": {"kind": "ClusterRole", "name": "r"}, "subjects": [{"kind": "Group", "name": group}]}
-        bound.put_binding("", name, Stored(lambda: binding, 100))
+        bound.put_binding("", name, StoredBinding(lambda: binding, 100))
 
     for number in range(4):
         bind(f"b{number}", f"g{number}")

@@ -12,7 +12,7 @@ from kubechronicle.api.admission import replayed_reads
 from kubechronicle.api.admission.logged_changes import LoggedChange, LoggedRequest, Name, Reference
 from kubechronicle.api.admission.logged_writes import LoggedWrites, Write
 from kubechronicle.api.admission.policy_sources import Policy, PolicyBinding
-from kubechronicle.api.admission.replays import Outcome, PolicyReplay, Reading
+from kubechronicle.api.admission.replays import PolicyReplay, ReplayOutcome, ReplayReading
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.api.values.objects import Object
@@ -67,7 +67,7 @@ def write(replicas: int, name: str = "a", user: str = "jane", previous: str = "7
 
 
 def messages(judge: PolicyReplay, one: Write, state: State) -> list[str]:
-    return [each.message for each in judge.validate(one, Reading(one, state))]
+    return [each.message for each in judge.validate(one, ReplayReading(one, state))]
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_writes_that_agree_in_what_is_read_are_decided_once(monkeypatch: pytest.
     ] * 3
     assert messages(judge, write(1), State()) == []
     assert counted.count == 2
-    outcomes = judge.validate(write(5), Reading(write(5), State()))
-    outcomes.append(Outcome("refused", "", "", ""))
+    outcomes = judge.validate(write(5), ReplayReading(write(5), State()))
+    outcomes.append(ReplayOutcome("refused", "", "", ""))
     assert len(messages(judge, write(5), State())) == 1, "a caller may change the list"
 
 

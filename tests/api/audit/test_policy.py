@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kubechronicle.api.audit import matching
-from kubechronicle.api.audit.matching import MOST_KEPT, Decision, Matcher
+from kubechronicle.api.audit.matching import MOST_KEPT, AuditDecision, Matcher
 from kubechronicle.api.audit.policy import PolicyError, load
 from kubechronicle.api.meta.request_info import Query, resolve
 
@@ -21,7 +21,7 @@ def policy(*rules: dict[str, Any], **fields: Any) -> bytes:
 
 def decide(
     data: bytes, path: str, *, method: str = "GET", user: str = "jane", groups: tuple[str, ...] = ("ops",)
-) -> Decision:
+) -> AuditDecision:
     raw, _, query = path.partition("?")
     return Matcher(load(data)[0]).decide(user, groups, resolve(method, raw, Query(query)))
 

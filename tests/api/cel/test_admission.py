@@ -16,8 +16,8 @@ from kubechronicle.api.cel.admission import (
     Offer,
     environment,
 )
-from kubechronicle.api.cel.errors import Report
-from kubechronicle.api.cel.types import Type
+from kubechronicle.api.cel.errors import ExpressionReport
+from kubechronicle.api.cel.types import CelType
 
 PATCHES = Offer(patches=True)
 CONFIGURATION = "Object{spec: Object.spec{replicas: 1, ?paused: optional.none(), list: [Object.spec.list{a: 'b'}]}}"
@@ -41,7 +41,7 @@ CONFIGURATION = "Object{spec: Object.spec{replicas: 1, ?paused: optional.none(),
         ("true ? [JSONPatch{op: 'remove', path: '/' + jsonpatch.escapeKey('a/b')}] : []", JSON_PATCHES, PATCHES),
     ],
 )
-def test_accepted_expressions(expression: str, wanted: tuple[Type, ...], offer: Offer) -> None:
+def test_accepted_expressions(expression: str, wanted: tuple[CelType, ...], offer: Offer) -> None:
     assert Composition(False).problem(expression, wanted, offer) == ""
 
 
@@ -71,7 +71,7 @@ def test_accepted_expressions(expression: str, wanted: tuple[Type, ...], offer: 
         ("[1, 'a'] == []", CONDITION, Offer(), "expected type 'int' but found 'string'"),
     ],
 )
-def test_rejected_expressions(expression: str, wanted: tuple[Type, ...], offer: Offer, problem: str) -> None:
+def test_rejected_expressions(expression: str, wanted: tuple[CelType, ...], offer: Offer, problem: str) -> None:
     assert problem in str(Composition(False).problem(expression, wanted, offer))
 
 
@@ -159,7 +159,7 @@ def test_lists_in_lists_keep_their_types() -> None:
 def test_the_text_of_many_issues_is_built_when_it_is_shown() -> None:
     expression = "||".join(f"a{number}" for number in range(2000))
     problem = devices.problem(expression)
-    assert isinstance(problem, Report)
+    assert isinstance(problem, ExpressionReport)
     assert len(problem.issues) == 100
     assert str(problem).startswith("compilation failed: ERROR: <input>:1:1: undeclared reference to 'a0'")
     assert str(problem).endswith("\n1900 more errors were truncated")

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubechronicle.api.cel import CompileError, Environment, EvaluationError, InstantiationError, base_environment
-from kubechronicle.api.cel.syntax.lexer import Source
+from kubechronicle.api.cel.syntax.lexer import ExpressionSource
 from kubechronicle.api.cel.syntax.parser import parse
-from kubechronicle.api.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, object_type
+from kubechronicle.api.cel.types import BOOL, DYN, INT, STRING, CelType, list_of, map_of, object_type
 
 _OPERAND = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
@@ -219,7 +219,7 @@ def test_the_text_of_many_errors_is_bounded(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize("result", [BOOL, STRING])
-def test_type_of_the_result(environment: Environment, result: Type) -> None:
+def test_type_of_the_result(environment: Environment, result: CelType) -> None:
     assert environment.compile("d.x", result=result).result_type == DYN
     with pytest.raises(CompileError, match=f"must evaluate to {result}"):
         environment.compile("1 + 1", result=result)
@@ -284,7 +284,7 @@ def test_size_is_bounded(environment: Environment) -> None:
 
 
 def test_names_in_backticks_if_enabled() -> None:
-    assert parse(Source("a.`b-c`"), {}, escaped_names=True) is not None
+    assert parse(ExpressionSource("a.`b-c`"), {}, escaped_names=True) is not None
 
 
 _PIECES = st.sampled_from(

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.cel import CostExceeded, base_environment
-from kubechronicle.api.cel.types import BOOL, BYTES, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, object_type
+from kubechronicle.api.cel.types import BOOL, BYTES, DYN, INT, STRING, TIMESTAMP, CelType, list_of, map_of, object_type
 from kubechronicle.api.cel.values import Timestamp
 
 OBJECT = object_type("Object", {"single": INT, "text": STRING})
 LONG = "x" * 500
-FALSES: dict[str, tuple[Type, Any]] = dict.fromkeys("abcd", (BOOL, False))
+FALSES: dict[str, tuple[CelType, Any]] = dict.fromkeys("abcd", (BOOL, False))
 
-CASES: list[tuple[str, dict[str, tuple[Type, Any]], int]] = [
+CASES: list[tuple[str, dict[str, tuple[CelType, Any]], int]] = [
     ('"Hello World!"', {}, 0),
     ("input", {"input": (list_of(INT), [1, 2])}, 1),
     ("input['key']", {"input": (map_of(STRING, STRING), {"key": "v"})}, 2),
@@ -78,7 +78,7 @@ CASES: list[tuple[str, dict[str, tuple[Type, Any]], int]] = [
 
 
 @pytest.mark.parametrize(("expression", "variables", "cost"), CASES)
-def test_cost(expression: str, variables: dict[str, tuple[Type, Any]], cost: int) -> None:
+def test_cost(expression: str, variables: dict[str, tuple[CelType, Any]], cost: int) -> None:
     environment = base_environment().extend(variables={name: of for name, (of, _) in variables.items()})
     program = environment.compile(expression)
     values = {name: value for name, (_, value) in variables.items()}

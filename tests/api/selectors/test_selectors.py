@@ -242,5 +242,5 @@ def test_requirements_in_the_usual_form_are_read_as_by_the_parser(text: str) -> 
         except label_selectors.SelectorSyntaxError as error:
             return str(error)
 
-    slowly = outcome(lambda: label_selectors._Parser(text, Path()).parse([]))
+    slowly = outcome(lambda: label_selectors._SelectorParser(text, Path()).parse([]))
     assert outcome(lambda: label_selectors._read(text, Path())) == slowly

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubechronicle.eventlog.integrity.digests import COLUMNS, digest_of
-from kubechronicle.eventlog.integrity.verify import ChainCheck, Problem, verify
+from kubechronicle.eventlog.integrity.verify import ChainCheck, ChainProblem, verify
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.transfer.bumping import bump_revisions
 
@@ -148,7 +148,7 @@ async def test_a_complete_recomputation_is_detected_by_a_noted_hash(log: Any, ru
     assert (await log.verify()).problem is None
     async with log._maintenance() as session:
         problem = (await verify(session, anchors={noted.revision: noted.hash})).problem
-    assert problem == Problem(revision=10, message="history up to here does not match the noted hash")
+    assert problem == ChainProblem(revision=10, message="history up to here does not match the noted hash")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_the_chain_links_rows_and_tombstones() -> None:
     assert check.tombstone(2, second["digest"]) is None
     assert check.row(third) is None
     assert check.finish(3, third["hash"], {1, 2, 3}) is None
-    assert check.finish(3, third["hash"], {1, 3}) == Problem(
+    assert check.finish(3, third["hash"], {1, 3}) == ChainProblem(
         revision=2, message="the table of live objects does not match the log"
     )
 

@@ -10,7 +10,7 @@ from log_history import Opener, filled
 from kubechronicle.eventlog.errors import TooMany
 from kubechronicle.eventlog.postgres.change_sql import COLUMNS as COLUMNS_OF
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, subresource_of
-from kubechronicle.eventlog.queries.groups import BY, Group, GroupQuery, value_of
+from kubechronicle.eventlog.queries.groups import BY, ChangeGroup, GroupQuery, value_of
 from kubechronicle.eventlog.records import Operation
 
 QUERIES = (
@@ -38,7 +38,7 @@ async def test_both_logs_return_the_same_groups(replicas: Opener) -> None:
             found: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
             for record in filter(changes.matches, everything):
                 found[tuple(value_of(record, column) for column in by)].append(record.revision)
-            groups = [Group(values, len(numbers), numbers[0], numbers[-1]) for values, numbers in found.items()]
+            groups = [ChangeGroup(values, len(numbers), numbers[0], numbers[-1]) for values, numbers in found.items()]
             groups.sort(key=lambda group: (-group.changes, group.values))
             for log in logs:
                 assert await log.groups(GroupQuery(changes=changes, by=by)) == groups

@@ -33,7 +33,7 @@ class SpdyKubelet:
 
     async def serve(self) -> None:
         """Answer frames until the client's end."""
-        reader, headers, block = spdy.FrameReader(), spdy.HeaderDecompressor(), spdy.HeaderCompressor()
+        reader, headers, block = spdy.SpdyFrameReader(), spdy.HeaderDecompressor(), spdy.HeaderCompressor()
         async for data in self.stream:
             for event in reader.feed(data):
                 if isinstance(event, spdy.Data):

@@ -21,7 +21,7 @@ def test_frames_are_the_same_in_any_cut(step: int) -> None:
     sent = [spdy.syn_stream(1, compressor.block({"streamType": "error"}))]
     sent += [spdy.syn_stream(3, compressor.block({"streamtype": "stdin", "x": ""})), spdy.data_frame(3, b"abc" * 99)]
     sent += [spdy.data_frame(3, b"", fin=True), spdy.ping(7), spdy.rst_stream(1), spdy.data_frame(5, b"z", fin=True)]
-    data, reader, events = b"".join(sent), spdy.FrameReader(), []
+    data, reader, events = b"".join(sent), spdy.SpdyFrameReader(), []
     for start in range(0, len(data), step):
         events += reader.feed(data[start : start + step])
     controls = [event for event in events if isinstance(event, spdy.Control)]
@@ -40,7 +40,7 @@ def test_other_bytes_are_an_error(data: bytes) -> None:
     if data.startswith(b"HTTP"):
         data = b"\xc8" + data
     with pytest.raises(spdy.SpdyError):
-        list(spdy.FrameReader().feed(data))
+        list(spdy.SpdyFrameReader().feed(data))
 
 
 @pytest.mark.parametrize("plain", [b"\0\0\0\1", b"\0\0\0\1\0\0\0\5ab", b"\xff" * 8])

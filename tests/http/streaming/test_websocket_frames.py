@@ -38,7 +38,7 @@ def test_messages_are_the_same_in_any_cut(step: int) -> None:
     sent = [masked(2, b"\x00hi"), masked(1, b""), masked(2, long), masked(2, long[:200])]
     sent += [masked(2, b"ab", final=False)]
     sent += [masked(9, b"p"), masked(0, long[:200], final=False), masked(0, b"z"), masked(8, b"\x03\xe8")]
-    data, reader, events = b"".join(sent), ws.FrameReader(), []
+    data, reader, events = b"".join(sent), ws.WebSocketFrameReader(), []
     for start in range(0, len(data), step):
         events += reader.feed(data[start : start + step])
     assert joined(events) == [
@@ -64,7 +64,7 @@ def test_messages_are_the_same_in_any_cut(step: int) -> None:
 )
 def test_a_broken_frame_is_an_error(data: bytes) -> None:
     with pytest.raises(ws.FrameError):
-        list(ws.FrameReader().feed(data))
+        list(ws.WebSocketFrameReader().feed(data))
 
 
 @pytest.mark.parametrize("size", [0, 124, 125, 126, 65534, 65535, 65536])

@@ -23,7 +23,7 @@ from kubechronicle.actors.admission.policies import validating as validating_plu
 from kubechronicle.actors.admission.policies.validating import FAILURES
 from kubechronicle.api.admission import annotations
 from kubechronicle.api.admission.logged_writes import Write
-from kubechronicle.api.admission.replays import AUDITED, MUTATED, REFUSED, WARNED, Outcome
+from kubechronicle.api.admission.replays import AUDITED, MUTATED, REFUSED, WARNED, ReplayOutcome
 from kubechronicle.http.messages import Request
 from kubechronicle.ops.client.trials.report import Report
 
@@ -323,12 +323,12 @@ def test_each_verdict_is_the_servers(
 
 def tried(
     chronicle: Chronicle, path: Path, documents: list[Any], space: str, since: int
-) -> dict[int, tuple[Write, Sequence[Outcome]]]:
+) -> dict[int, tuple[Write, Sequence[ReplayOutcome]]]:
     """Return the writes that try-policy has judged, with their outcomes, by revision."""
-    judged: dict[int, tuple[Write, Sequence[Outcome]]] = {}
+    judged: dict[int, tuple[Write, Sequence[ReplayOutcome]]] = {}
     whole = Report.add
 
-    def add(self: Report, write: Write, outcomes: Sequence[Outcome]) -> None:
+    def add(self: Report, write: Write, outcomes: Sequence[ReplayOutcome]) -> None:
         judged[write.revision] = (write, list(outcomes))
         whole(self, write, outcomes)
 
@@ -341,7 +341,7 @@ def tried(
     return judged
 
 
-def assert_same(verdict: Verdict, write: Write | None, outcomes: Sequence[Outcome]) -> None:
+def assert_same(verdict: Verdict, write: Write | None, outcomes: Sequence[ReplayOutcome]) -> None:
     refusals = [each for each in outcomes if each.effect == REFUSED]
     context = (verdict, outcomes)
     assert bool(refusals) is bool(verdict.refused), context

@@ -29,7 +29,7 @@ from kubechronicle.ops.pki import Pki, serving_names
 from kubechronicle.ops.server import worker_messages, workers
 from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.worker_messages import StartMessage
-from kubechronicle.ops.server.workers import Workers
+from kubechronicle.ops.server.workers import WorkerProcesses
 from kubechronicle.ops.settings import settings
 
 COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
@@ -284,7 +284,7 @@ class StandIns:
         self.words = list(words)
         self.sockets = [[socket.socket()] for _ in words]
         command = [sys.executable, "-I", "-S", "-c", STAND_IN, str(file)]
-        self.workers = Workers(
+        self.workers = WorkerProcesses(
             self.sockets, lambda number, *_: self.words[number].encode(), limit=5.0, command=command, **options
         )
 

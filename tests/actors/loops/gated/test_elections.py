@@ -12,7 +12,14 @@ from in_process import InProcess, open_server
 from trio.testing import MockClock
 
 from kubechronicle.actors.loops.gated import elections
-from kubechronicle.actors.loops.gated.elections import UNTIL_CHANGED, WAIT, ElectionLoop, Step, micro_time, next_step
+from kubechronicle.actors.loops.gated.elections import (
+    UNTIL_CHANGED,
+    WAIT,
+    ElectionLoop,
+    ElectionStep,
+    micro_time,
+    next_step,
+)
 from kubechronicle.api.builtin.coordination.lease import OLDEST
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.registry.runtime_config import Emulation, registry_for
@@ -46,26 +53,30 @@ def lease(holder: str = "a", *, renewed: float = 1) -> dict[str, Any]:
 
 SILENT, ASKED = candidate("s", renewed=60), candidate("s", renewed=60, pinged=2)
 LATE, STALE = candidate("s", renewed=60, pinged=6), candidate("a", renewed=901)
-STEPS: dict[str, tuple[list[dict[str, Any]], dict[str, Any] | None, Step]] = {
+STEPS: dict[str, tuple[list[dict[str, Any]], dict[str, Any] | None, ElectionStep]] = {
     "no candidate": ([], None, UNTIL_CHANGED),
     "an expired one": ([candidate("a", renewed=1801)], None, UNTIL_CHANGED),
     "one that never renewed": ([candidate("a", renewed=None)], None, UNTIL_CHANGED),
     "the best holds the Lease": ([candidate("a"), candidate("b", version="1.38.0")], lease(), WAIT),
-    "nobody holds it": ([candidate("a")], None, Step(elected=(OLDEST, "a"))),
-    "the holder is silent": ([candidate("b")], lease(renewed=6), Step(elected=(OLDEST, "b"))),
-    "a better one": ([candidate("a"), candidate("b", version="1.36.0")], lease(), Step(elected=(OLDEST, "b"))),
+    "nobody holds it": ([candidate("a")], None, ElectionStep(elected=(OLDEST, "a"))),
+    "the holder is silent": ([candidate("b")], lease(renewed=6), ElectionStep(elected=(OLDEST, "b"))),
+    "a better one": ([candidate("a"), candidate("b", version="1.36.0")], lease(), ElectionStep(elected=(OLDEST, "b"))),
     "an older program": (
-        [candidate("a", binaryVersion="1.38.0"), candidate("b")], None, Step(elected=(OLDEST, "b")),
+        [candidate("a", binaryVersion="1.38.0"), candidate("b")], None, ElectionStep(elected=(OLDEST, "b")),
     ),
-    "one that has to answer": ([candidate("a"), SILENT], None, Step(pinged=(SILENT,))),
+    "one that has to answer": ([candidate("a"), SILENT], None, ElectionStep(pinged=(SILENT,))),
     "one that was asked just now": ([candidate("a"), ASKED], None, WAIT),
-    "one that has not answered": ([candidate("a"), LATE], None, Step(elected=(OLDEST, "a"))),
-    "a renewal that is long ago": ([STALE], lease(), Step(pinged=(STALE,))),
-    "another's strategy": ([candidate("a", strategy="example.com/s")], None, Step(elected=("example.com/s", None))),
+    "one that has not answered": ([candidate("a"), LATE], None, ElectionStep(elected=(OLDEST, "a"))),
+    "a renewal that is long ago": ([STALE], lease(), ElectionStep(pinged=(STALE,))),
+    "another's strategy": (
+        [candidate("a", strategy="example.com/s")],
+        None,
+        ElectionStep(elected=("example.com/s", None)),
+    ),
     "two strategies": ([candidate("a"), candidate("b", strategy="example.com/s")], None, UNTIL_CHANGED),
     "the strategy of the newest": (
         [candidate("a"), candidate("b", strategy="example.com/s", binaryVersion="1.38.0")],
-        None, Step(elected=("example.com/s", None)),
+        None, ElectionStep(elected=("example.com/s", None)),
     ),
 }  # fmt: skip
 

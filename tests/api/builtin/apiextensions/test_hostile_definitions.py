@@ -8,9 +8,9 @@ import pytest
 
 from kubechronicle.api.builtin.apiextensions import where
 from kubechronicle.api.builtin.apiextensions.printed import MOST_SCHEMAS, versions
-from kubechronicle.api.builtin.apiextensions.validation_openapi import Demands, check
+from kubechronicle.api.builtin.apiextensions.validation_openapi import OpenApiDemands, check
 from kubechronicle.api.builtin.apiextensions.validation_structural import structural
-from kubechronicle.api.builtin.apiextensions.where import Causes, Patterns, Where
+from kubechronicle.api.builtin.apiextensions.where import Causes, SchemaPatterns, Where
 from kubechronicle.api.errors.field_errors import MOST_CAUSE_TEXT, MOST_CAUSES, required
 from kubechronicle.api.values.objects import Object
 
@@ -30,13 +30,13 @@ def wide(count: int, field: Object) -> Object:
 @pytest.mark.parametrize("problems", [check, structural])
 def test_causes_are_bounded(problems: Any) -> None:
     schema = wide(3000, {"type": "array", "items": [], "uniqueItems": True})
-    found = check(schema, AT, Demands(), None) if problems is check else structural(schema, AT)
+    found = check(schema, AT, OpenApiDemands(), None) if problems is check else structural(schema, AT)
     assert len(found) == MOST_CAUSES
 
 
 def test_long_paths_end_the_list_of_causes() -> None:
     schema = nested(100, "k" * 20_000, wide(100, {"type": "foo"}))
-    assert len(check(schema, AT, Demands(), None)) == 1
+    assert len(check(schema, AT, OpenApiDemands(), None)) == 1
 
 
 def test_a_full_list_takes_no_more() -> None:
@@ -55,18 +55,18 @@ def test_deep_schemas_fit_on_the_stack() -> None:
     for _ in range(240):
         chain = {"not": chain}
     assert structural({"type": "object", **chain}, AT) == []
-    assert check({"type": "object", **chain}, AT, Demands(), None) == []
+    assert check({"type": "object", **chain}, AT, OpenApiDemands(), None) == []
 
 
 def test_patterns_beyond_the_bound_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(where, "MOST_INSTRUCTIONS", 10_000)
-    patterns = Patterns()
+    patterns = SchemaPatterns()
     fine = 0
     while not patterns.problem(f"[a-z]{{1,1000}}{fine}"):
         fine += 1
     assert 0 < fine < 10
     assert patterns.problem("a") == "error parsing regexp: expression too large: ``"
-    assert Patterns().problem("a" * 200_000) == "error parsing regexp: expression too large: ``"
+    assert SchemaPatterns().problem("a" * 200_000) == "error parsing regexp: expression too large: ``"
 
 
 def test_a_print_of_versions_is_bounded() -> None:
