@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from kubechronicle.eventlog.encryption.contents import Contents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, NotArchived, TransformError
 from kubechronicle.eventlog.integrity import drops, jumps, marks
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
@@ -74,7 +74,7 @@ async def check_contents(session: Session, plan: EncryptionPlan) -> ContentsVerd
     return verdict
 
 
-async def _check_table(session: Session, table: str, contents: Contents, verdict: ContentsVerdict) -> None:
+async def _check_table(session: Session, table: str, contents: EncryptedContents, verdict: ContentsVerdict) -> None:
     async with session.snapshot():
         await session.execute("set local statement_timeout = 0")
         rows = session.rows(_ROWS.format(table), chunk=CHUNK, size=lambda row: len(row["object"]))

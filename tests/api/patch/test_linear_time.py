@@ -39,7 +39,7 @@ def tracked(size: int) -> dict[str, Any]:
 
 def apply_backwards(size: int) -> Callable[[], object]:
     body = orjson.dumps(pod(size, backwards=True))
-    request = server_side_apply.Request(body=body, writer=WRITER, force=True)
+    request = server_side_apply.ApplyRequest(body=body, writer=WRITER, force=True)
     old = tracked(size)
     return lambda: server_side_apply.apply_to(PODS, old, request)
 

@@ -63,7 +63,7 @@ def apply(rt: ResourceType, old: Object | None, config: Object, manager: str, se
     writer = Writer(manager=manager, api_version=rt.api_version, now=f"2026-01-01T00:00:{second:02d}Z")
     # As YAML wants it: escapes are for the basic plane, and only they may stand for controls.
     text = re.sub("[\x7f-\uffff]", lambda found: f"\\u{ord(found[0]):04x}", json.dumps(config, ensure_ascii=False))
-    request = server_side_apply.Request(body=text.encode(), writer=writer, **more)
+    request = server_side_apply.ApplyRequest(body=text.encode(), writer=writer, **more)
     return copy_object(server_side_apply.apply_to(rt, copy_object(old), request)[0])  # type: ignore[no-any-return]
 
 
