@@ -120,8 +120,9 @@ def hand_of(hash_value: int, deck: int, hand: int) -> tuple[int, ...]:
 
 BUDGET: Final = 0.003
 """Seconds of work that a pass begins."""
-LONG: Final = 0.01
-"""Seconds of a pass after which a user begins no further request in it: 20 of 5 ms each would hold it for 0.1 s."""
+LONG: Final = 0.025
+"""Seconds of a pass after which a user begins no further request in it: 20 of 5 ms each would hold it for 0.1 s. Usual
+requests of some dozen connections take less, also on a busy machine: waiting for another pass costs 10 µs."""
 FIRST_COST: Final = 0.0005
 LEAST_COST: Final = 0.00002
 MOST_COST: Final = 0.001
