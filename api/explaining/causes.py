@@ -18,12 +18,14 @@ somebody asks, and marked so: it may be wrong, if several changes came close to 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kubechronicle.api.history.cells import action_of
 from kubechronicle.api.history.noise import is_heartbeat
-from kubechronicle.api.history.revisions import Change
 from kubechronicle.api.values.objects import Object
+
+if TYPE_CHECKING:  # it takes long to load, and commands need the words of causes alone
+    from kubechronicle.api.history.revisions import Change
 
 CONTROLLERS: Final = ("system:kube-", "system:node:", "system:apiserver", "system:serviceaccount:kube-system:")
 """Prefixes of the users that react to changes of others. A CI system's account is no controller."""
