@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-VERSION: Final = "0.1.0"
+VERSION: Final = "0.2.0"
 """As in pyproject.toml. To find the metadata of the installed package would take 7 ms of the start of each command."""
 
 
 def program_version() -> str:
-    """Return the version of this program, such as "0.1.0"."""
+    """Return the version of this program, such as "0.2.0"."""
     return VERSION
 
 

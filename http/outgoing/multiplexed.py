@@ -5,6 +5,8 @@
               a request that is alone is sent at once
     reader    hands the frames of several answers to their callers after one wait
 
+One state machine of frames, so one file of more than 400 lines.
+
 So many clients whose writes wait for one webhook share system calls, encryption and wake-ups.
 
 Invariants: only the writer waits to write, so a cancelled caller cuts no frame. A server that breaks the rules, sends
