@@ -76,9 +76,9 @@ def test_logs(kubectl: Kubectl, kubelet: Kubelet, pod: str) -> None:
     assert kubectl.call("logs", pod, "-c", "c", "--previous", "--limit-bytes=100").stdout == "before\n"
     queries = [query for _, _, query in kubelet.stand_in.asked]
     assert queries == [
-        "stream=All",
-        "sinceSeconds=300&stream=All&tailLines=1&timestamps=true",
-        "limitBytes=100&previous=true&stream=All",
+        "",
+        "sinceSeconds=300&tailLines=1&timestamps=true",
+        "limitBytes=100&previous=true",
     ]
 
 
