@@ -215,13 +215,9 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
     )
     past = PastDefinitions(plan.registry, current, reads)
     store = Store(served=current, past=past, reads=reads, writes=writes, conversions=conversions)
+    stored = storage.main.measured
     make_branch = BranchMaker(
-        rules=rules,
-        stored=storage.main.measured,
-        encryption=encryption,
-        reads=reads,
-        past=past,
-        conversions=conversions,
+        rules=rules, stored=stored, encryption=encryption, reads=reads, past=past, conversions=conversions
     )
     return _Parts(
         plan=plan,
