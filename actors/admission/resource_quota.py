@@ -10,7 +10,7 @@ api/quota holds the measures and the error messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -28,7 +28,7 @@ from kubechronicle.actors.admission.chain import (
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.evaluation import judge_large
 from kubechronicle.actors.external_answers import awaiting
-from kubechronicle.actors.large_work import LARGE_BYTES
+from kubechronicle.actors.large_work import LARGE, LARGE_BYTES
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
@@ -94,13 +94,18 @@ class ResourceQuota(AdmissionPlugin):
         return charge()
 
     def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
-        """Lock quotas for creations only: few updates change an object's usage, and the log detects their conflicts."""
+        """Lock quotas for creations only: few updates change an object's usage, and the log detects their conflicts.
+
+        Those that may be charged, or all where reading them would take long: more writes wait, none is wrong.
+        """
         if operation != CREATE or not namespace:
             return ()
         entries = state.entries(QUOTAS, namespace)
         evaluator = evaluator_of(rt.resource) if entries else None
         if evaluator is None:
             return ()
+        if sum(len(entry.json) for entry in entries) > LARGE:
+            return [entry.key for entry in entries]
         facts = facts_of(state)
         return [entry.key for entry in entries if any(evaluator.covers(name, facts) for name in _hard(entry.json))]
 
@@ -131,9 +136,9 @@ def facts_of(state: State) -> Facts:
         entry = state.peek(resource, namespace, name)
         return entry.object() if entry is not None else None
 
-    def having(resource: str, namespace: str, text: str) -> list[Object]:
+    def having(resource: str, namespace: str, text: str) -> Iterator[Object]:
         wanted = text.encode()
-        return [entry.object() for entry in state.entries(resource, namespace) if wanted in entry.json]
+        return (entry.object() for entry in state.entries(resource, namespace) if wanted in entry.json)
 
     return Facts(
         now=datetime.now(UTC),

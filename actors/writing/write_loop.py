@@ -258,16 +258,23 @@ class WriteLoop:
 
     def keys_to_lock(self, writes: Sequence[PendingWrite]) -> Sequence[Key]:
         """Return the keys to lock for several writes."""
-        return sorted({key for write in writes for key in self._keys_to_lock(write)})
+        alike = {(write.target.rt.resource, write.target.namespace, self._operation(write)): write for write in writes}
+        admission = (key for write in alike.values() for key in self._admission_keys(write))
+        return sorted({*admission, *(key for write in writes for key in write.locks)})
 
     def _keys_to_lock(self, write: PendingWrite) -> Sequence[Key]:
         """Return the keys of the companion changes to expect: those of the admission plugins and ``write.locks``."""
-        target = write.target
-        operation = DELETE if write.deletes else UPDATE
-        if write.creation is not None and (write.change is None or self._reads.peek(*write.key) is None):
-            operation = CREATE
-        keys = self._admission.locked_keys(target.rt, operation, target.namespace)
+        keys = self._admission_keys(write)
         return sorted({*keys, *write.locks}) if write.locks else keys
+
+    def _admission_keys(self, write: PendingWrite) -> Sequence[Key]:
+        target = write.target
+        return self._admission.locked_keys(target.rt, self._operation(write), target.namespace)
+
+    def _operation(self, write: PendingWrite) -> str:
+        if write.creation is not None and (write.change is None or self._reads.peek(*write.key) is None):
+            return CREATE
+        return DELETE if write.deletes else UPDATE
 
     def prepare(self, write: PendingWrite, preparation: Preparation | None = None) -> Awaitable[None]:
         """Prepare the write on this replica's view: as a change of the existing object, or as a creation.

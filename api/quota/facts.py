@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,8 +21,8 @@ class Facts:
 
     now: datetime
     device_class: Callable[[str], Object | None]
-    device_classes: Callable[[str], Sequence[Object]]
-    claims: Callable[[str, str], Sequence[Object]]
+    device_classes: Callable[[str], Iterable[Object]]
+    claims: Callable[[str, str], Iterable[Object]]
     pod: Callable[[str, str], Object | None]
 
     def extended_resource(self, class_name: str) -> str:

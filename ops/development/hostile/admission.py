@@ -35,7 +35,8 @@ def _rule(resource: str, group: str = "") -> dict[str, Any]:
 LIMITS: Final = 1000
 DEFAULTS: Final = 1000
 QUOTAS: Final = 1000
-LIMITED, DEFAULTED, CHARGED = "limited", "defaulted", "charged"
+LARGE_QUOTAS, QUOTA_NAMES = 200, 600
+LIMITED, DEFAULTED, CHARGED, LARGELY_CHARGED = "limited", "defaulted", "charged", "largely-charged"
 
 
 def limits(site: Site) -> None:
@@ -74,21 +75,26 @@ def defaulted_pod(site: Site) -> str:
 
 def quotas(site: Site) -> None:
     """Create QUOTAS quotas of ConfigMaps in a namespace."""
-    site.once("quotas", lambda: _charge(site))
+    site.once("quotas", lambda: _charge(site, CHARGED, QUOTAS, {"count/configmaps": "1000"}))
 
 
-def _charge(site: Site) -> None:
-    path = f"{_namespace(site, CHARGED)}/resourcequotas"
-    hard = {"count/configmaps": "1000"}
-    for number in range(QUOTAS):
+def large_quotas(site: Site) -> None:
+    """Create LARGE_QUOTAS quotas in a namespace, each of QUOTA_NAMES names that are not of ConfigMaps."""
+    hard = {f"count/objects{number}.example.com": "1000" for number in range(QUOTA_NAMES)}
+    site.once("large quotas", lambda: _charge(site, LARGELY_CHARGED, LARGE_QUOTAS, hard))
+
+
+def _charge(site: Site, namespace: str, count: int, hard: Mapping[str, str]) -> None:
+    path = f"{_namespace(site, namespace)}/resourcequotas"
+    for number in range(count):
         made = site.make(path, {"metadata": {"name": f"q{number}"}, "spec": {"hard": hard}}).json()
-        status = {"hard": hard, "used": {"count/configmaps": "0"}}
+        status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
         site.ask("PUT", f"{path}/q{number}/status", {**made, "status": status})
 
 
-def charged_map(site: Site) -> str:
-    """Create a ConfigMap that each quota is charged with."""
-    path = f"/api/v1/namespaces/{CHARGED}/configmaps"
+def charged_map(site: Site, namespace: str = CHARGED) -> str:
+    """Create a ConfigMap, for which each quota of the namespace is read."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
     return site.ask("POST", path, {"metadata": {"generateName": "c-"}}, user=EDITOR).status
 
 

@@ -102,6 +102,12 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     Attack("limits: a Pod under 1,000", TENANT, admission.limited_pod, admission.limits),
     Attack("limits: a Pod that gets 400,000 values", TENANT, admission.defaulted_pod, admission.default_amounts),
     Attack("quotas: 1,000", TENANT, admission.charged_map, admission.quotas),
+    Attack(
+        "quotas: 200 of 600 names each",
+        TENANT,
+        partial(admission.charged_map, namespace=admission.LARGELY_CHARGED),
+        admission.large_quotas,
+    ),
     Attack("policies: 5,000 parameters", TENANT, admission.guarded_secret, admission.parameters),
     Attack("mutation: 3,000 parameters", TENANT, admission.mutated_endpoints, admission.mutating_parameters),
     Attack("mutation: an object of 90,000 keys", TENANT, admission.labelled_map, admission.label_policy),

@@ -55,6 +55,17 @@ async def test_creations_are_charged_until_the_quota_is_used_up(autojump_clock: 
         assert await used(server) == {"requests.cpu": "600m", "count/pods": "1"}
 
 
+async def test_large_quotas_are_locked_unread_and_charged_as_small_ones(autojump_clock: MockClock) -> None:
+    """Reading a hundred quotas of 45 KB before each creation would hold the event loop for 67 ms."""
+    async with open_server() as server:
+        names = {f"count__objects{number}_example_com": "9" for number in range(600)}
+        await make_quota(server, count__configmaps="1", **names)
+        await server.post(MAPS, configmap("a"))
+        assert (await used(server))["count/configmaps"] == "1"
+        (await server.ask("POST", MAPS, configmap("b"))).refused(403)
+        await server.post(PODS, pod("another-kind"))
+
+
 async def test_the_charge_is_in_the_transaction_of_the_write(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await make_quota(server, count__configmaps="5")
