@@ -42,7 +42,6 @@ MAX_QUESTIONS: Final = 256
 AT_ONCE: Final = 0.01
 """Seconds for which steps are taken without a pause."""
 
-TIMED_OUT: Final = "request did not complete within the allotted timeout"
 TOO_MANY: Final = "a decision needs more answers than may be asked for"
 
 _answers: ContextVar[dict[object, object] | None] = ContextVar("answers", default=None)
@@ -201,7 +200,7 @@ async def resolve_until(deadline: float, missing: NeedsExternalAnswer) -> None:
         with trio.move_on_at(deadline):
             await missing.resolve()
     if trio.current_time() >= deadline:
-        raise status.timeout(TIMED_OUT)
+        raise status.RequestTimedOut
 
 
 def without_frames(missing: NeedsExternalAnswer) -> NeedsExternalAnswer:

@@ -8,6 +8,7 @@ the next step: a coroutine would cost time in every request. A filter that is sw
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -22,7 +23,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_wi
 from kubechronicle.actors.fair_share import SERVED
 from kubechronicle.api.codecs.negotiate import WITHOUT_CBOR, Formats
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.errors.status import RequestTimedOut, StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http import edge
 from kubechronicle.http.audit.audit import Audit
@@ -42,10 +43,7 @@ from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.measured import measured
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
-from kubechronicle.http.representation.answers import (
-    CACHE_CONTROL,
-    internal_error_text,
-)
+from kubechronicle.http.representation.answers import CACHE_CONTROL, internal_error_text, timed_out
 
 if TYPE_CHECKING:
     from kubechronicle.http.tracing.tracing import Tracing
@@ -324,15 +322,15 @@ def limit_time(services: Services, following: Step) -> Step:
             try:
                 return await following(request, context)
             except BaseException as error:
-                if not (exchange.overdue and only_cancelled(error)):
+                if not (isinstance(error, RequestTimedOut) or (exchange.overdue and only_cancelled(error))):
                     raise
             finally:
                 exchange.limit(math.inf)
         else:
-            with trio.CancelScope(deadline=context.deadline):
+            with trio.CancelScope(deadline=context.deadline), contextlib.suppress(RequestTimedOut):
                 return await following(request, context)
         context.terminated = True
-        raise status.timeout("request did not complete within the allotted timeout")
+        return timed_out()
 
     return filtered
 

@@ -113,7 +113,7 @@ class Preparation:
         with admission.measured(attributes):
             await self._admit_on_newest_state(partial(admission.admit, attributes, turn), attributes)
             meta = accepted["metadata"]
-            tracking.keep_usable(accepted, managed, attributes.warnings)
+            _settle_metadata(accepted, managed, attributes.warnings)
             if meta.get("name", "") != name:  # a webhook has renamed it, not the request
                 attributes = structs.replace(attributes, name=meta.get("name", ""))
             # Addresses and ports are allocated to the final name.
@@ -146,7 +146,7 @@ class Preparation:
         managed = accepted["metadata"].get("managedFields")
         with admission.measured(attributes):
             await admission.admit(attributes, turn)
-            tracking.keep_usable(accepted, managed, attributes.warnings)
+            _settle_metadata(accepted, managed, attributes.warnings)
             admission.begin_write(attributes)
             prepared = await turn.run(
                 size, pipeline.finish_update, rt, stored, accepted, context, attributes.causes, self._rules
@@ -249,6 +249,16 @@ def _accept_update(
     tracking.note_as_read(rt, stored, old.mark, context)
     new = make(old)
     return stored, pipeline.accept_update(rt, stored, new, context, rules)
+
+
+def _settle_metadata(obj: dict[str, Any], managed: Any, warnings: list[str]) -> None:
+    """Correct what mutating admission or a patch has written into the metadata, in place, with warnings.
+
+    ``managed``: the managedFields before admission.
+    """
+    tracking.keep_usable(obj, managed, warnings)
+    if repeated := metadata.drop_repeated_owners(obj["metadata"]):
+        warnings.append(metadata.repeated_owners_warning(repeated, after_admission=True))
 
 
 def _is_under_way(target: Target, prepared: Prepared) -> bool:

@@ -287,6 +287,14 @@ def timeout(message: str, retry_after: int = 0, *, causes: Sequence[Cause] = ())
     return StatusError(504, "Timeout", f"Timeout: {message}", details=details)
 
 
+class RequestTimedOut(StatusError):
+    """504: the time of the request itself is over. It may be unknown whether a change took effect."""
+
+    def __init__(self) -> None:
+        message = "Timeout: request did not complete within the allotted timeout"
+        super().__init__(504, "Timeout", message, details={})
+
+
 def server_timeout(resource: GroupResource, operation: str, retry_after: int = 0) -> StatusError:
     """500: the server gave up and suggests a retry."""
     text = resource_text(resource)

@@ -157,7 +157,7 @@ def _shape(names: tuple[str, ...], kind: ObjectType, *, member: bool) -> tuple[F
     """Return the set of an object whose fields are leaves, and its fields. ``Odd`` for an undeclared one."""
     named: FieldSet = {SELF: _LEAF} if member and names else {}
     members: dict[str, _Member] = {}
-    for name in names:
+    for name in sorted(names):
         element = f"f:{name}"
         named[element] = _LEAF
         field = kind.fields.get(name)
@@ -182,9 +182,10 @@ def _map_reader(kind: MapType, *, member: bool) -> Reader:
         if depth > MAX_PLAIN_DEPTH:
             raise Odd
         named: FieldSet = {SELF: _LEAF} if member and value else {}
-        for name, item in value.items():
+        for name in sorted(value) if len(value) > 1 else value:
             if len(name) > MAX_PLAIN_KEY:
                 raise Odd
+            item = value[name]
             named["f:" + name] = _LEAF if item.__class__ is leaf else below(item, depth + 1) or _LEAF
         return None if atomic else named
 
@@ -206,7 +207,7 @@ def _list_reader(kind: ListType, *, member: bool) -> Reader:
             if element in named:
                 raise Odd
             named[element] = below(item, depth + 1) or _LEAF
-        return named
+        return path_elements.in_order(named)
 
     return read_list
 

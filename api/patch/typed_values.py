@@ -254,8 +254,8 @@ def members_below(value: Any, kind: Type) -> FieldSet | None:
     if not isinstance(kind, ObjectType) or kind.atomic:
         return None
     named: FieldSet = {}
-    for name, item in value.items():
-        field = kind.fields.get(name)
+    for name in sorted(value):
+        item, field = value[name], kind.fields.get(name)
         node = _node(item, kind.other or _OPAQUE if field is None else field.type, member=field is None)
         if node is not None:
             named[f"f:{name}"] = node
@@ -263,14 +263,14 @@ def members_below(value: Any, kind: Type) -> FieldSet | None:
 
 
 def _below_map(value: dict[str, Any], kind: Type) -> FieldSet:
-    return {f"f:{name}": _node(item, kind, member=True) or _LEAF for name, item in value.items()}
+    return {f"f:{name}": _node(value[name], kind, member=True) or _LEAF for name in sorted(value)}
 
 
 def _below_list(items: list[Any], kind: ListType) -> FieldSet:
     named: FieldSet = {}
     for element, found in path_elements.items_by_element(items, kind).items():
         named[element] = (_node(found[0], kind.item, member=True) or _LEAF) if len(found) == 1 else _LEAF
-    return named
+    return path_elements.in_order(named)
 
 
 def _node(value: Any, kind: Type, *, member: bool) -> FieldSet | None:

@@ -42,12 +42,17 @@ def set_type(rt: ResourceType, obj: Object) -> None:
         value = obj.get(name)
         if value is not None and not isinstance(value, str):
             raise status.bad_request(unrecognized_as(rt) + not_a_text(name, value))
-    api_version = obj.get("apiVersion") or rt.api_version
+    api_version = _without_empty_group(obj.get("apiVersion") or "") or rt.api_version
     kind = obj.get("kind") or rt.kind
     if api_version == rt.api_version and kind == rt.kind:
         obj["apiVersion"], obj["kind"] = api_version, kind
         return
     raise wrong_type(rt, api_version, kind)
+
+
+def _without_empty_group(api_version: str) -> str:
+    """Return an apiVersion without the slash of an empty group, as Go's ParseGroupVersion reads it: "/v1" is v1."""
+    return api_version if api_version.count("/") > 1 else api_version.removeprefix("/")
 
 
 def not_a_text(name: str, value: Any) -> str:

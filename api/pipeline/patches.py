@@ -31,10 +31,7 @@ def apply_patch(
     else:
         request = _apply_request(rt, body, ctx, fits=base is old and ctx.seen.conforms)
         patched, warnings = server_side_apply.apply_to(rt, base, request)
-    meta = patched["metadata"]
-    match_url(rt, meta, ctx, warnings)
-    if repeated := metadata.drop_repeated_owners(dict(meta)):
-        warnings = [*warnings, metadata.repeated_owners_warning(repeated, after_admission=True)]
+    match_url(rt, patched["metadata"], ctx, warnings)
     return patched, warnings
 
 

@@ -129,7 +129,6 @@ def accept_create(rt: ResourceType, obj: Object, ctx: WriteContext, rules: KindR
     if ctx.name:
         _check_uid(rt, meta, "", ctx)
     metadata.drop_system_fields(meta, deletion=not ctx.name)
-    metadata.drop_repeated_owners(meta)
     _default(rt, obj, ctx, rules)
     if not ctx.applies:
         tracking.track(rt, None, obj, ctx)
@@ -250,12 +249,10 @@ def accept_update(
         if rt.custom is not None and new["metadata"].get("uid"):
             tracking.seen_by(rt, old, ctx)  # kube-apiserver converts before it compares
         _check_uid(rt, new["metadata"], old["metadata"].get("uid", ""), ctx)
-        metadata.drop_repeated_owners(new["metadata"])
     if ctx.subresource != SCALE:  # pipeline/scale.py has recorded the managers of a Scale
         _default(rt, new, ctx, rules)
         if not ctx.applies:
             tracking.track(rt, old, new, ctx)
-    metadata.drop_repeated_owners(new["metadata"])  # the managers of a patch have seen them
     return new
 
 

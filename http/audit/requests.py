@@ -188,7 +188,7 @@ class _Served:
         """Record a request that has no answer. ``late``: its time is over."""
         shown: bytes = CLOSED_EARLY
         if late:
-            shown = error_status(status.timeout("request did not complete within the allotted timeout"))
+            shown = error_status(status.RequestTimedOut())
         self.ended(shown)
 
     def ended(self, shown: bytes, payload: Payload | None = None) -> None:

@@ -122,6 +122,16 @@ def internal_error_text(request: Request, why: str) -> Response:
     return Response(500, headers, f"{text}\n".encode())
 
 
+def timed_out() -> Response:
+    """Return the 504 of a request whose time is over: a Status without kind and version, whatever the client accepts.
+
+    kube-apiserver's WithTimeout stands outside of negotiation.
+    """
+    body = status.RequestTimedOut().body()
+    del body["kind"], body["apiVersion"]
+    return Response(504, [("content-type", "text/plain; charset=utf-8"), CACHE_CONTROL], encode(body, negotiate.JSON))
+
+
 def too_many_requests(seconds: int) -> Response:
     """Answer 429 as kube-apiserver does to a request for which it has no seats."""
     headers = [

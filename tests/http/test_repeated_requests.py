@@ -233,4 +233,7 @@ async def test_a_request_over_a_connection_ends_at_its_deadline(wire: Any) -> No
     for target in ("/api/v1/pods", "/api/v1/pods", "/api/v1/pods?timeout=5ms"):
         answer = await client.ask("GET", target)
         assert answer.status == 504
-        assert b"request did not complete within the allotted timeout" in answer.body
+        assert answer.body == (
+            b'{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted '
+            b'timeout","reason":"Timeout","details":{},"code":504}\n'
+        )

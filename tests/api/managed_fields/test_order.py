@@ -8,6 +8,7 @@ from typing import Any
 
 from kubechronicle.api.managed_fields import field_sets
 from kubechronicle.api.managed_fields.path_elements import in_order, order_of
+from kubechronicle.api.patch import typed_readers, typed_values
 from kubechronicle.api.schema import types
 
 POD = types.object_type("io.k8s.api.core.v1.Pod")
@@ -50,6 +51,19 @@ def test_added_fields_are_put_in_order() -> None:
     assert elements(both, "f:spec") == ["f:containers", "f:hostname", "f:restartPolicy"]
     ports = elements(both, *CONTAINER, "f:ports")
     assert ports == [".", *(f'k:{{"containerPort":{port},"protocol":"TCP"}}' for port in (9, 80, 443))]
+
+
+def test_the_set_of_a_configuration_is_in_order() -> None:
+    spec = {"hostname": "h", "affinity": {"podAffinity": {}, "nodeAffinity": {}}}
+    config = pod(labels={"z": "1", "a": "2"}, ports=[8080, 443, 80], **spec)
+    claim = {"spec": {"resources": {"requests": {"storage": "1Gi", "b": "1"}, "limits": {}}, "accessModes": ["b", "a"]}}
+    for kind, given in ((POD, config), (types.object_type("io.k8s.api.core.v1.PersistentVolumeClaim"), claim)):
+        read, walked = typed_readers.read(given, kind), typed_values.field_set(given, kind)
+        assert json.dumps(read) == json.dumps(walked) == json.dumps(_sorted(walked))
+
+
+def _sorted(fields: Any) -> Any:
+    return {element: _sorted(below) for element, below in in_order(fields).items()}
 
 
 def test_every_set_is_in_the_order_of_its_values() -> None:

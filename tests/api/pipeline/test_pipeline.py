@@ -147,6 +147,7 @@ def test_create_fills_in_what_is_the_servers() -> None:
         (config_map("Bad"), 422, 'ConfigMap "Bad" is invalid: metadata.name: Invalid value: "Bad": a lowercase RFC'),
         ({"kind": "Secret", "metadata": {"name": "a"}}, 400, 'Secret in version "v1" cannot be handled as a ConfigMap'),
         ({"apiVersion": "v2", "metadata": {}}, 400, 'ConfigMap in version "v2" cannot be handled as a ConfigMap: no'),
+        ({"apiVersion": "//v1", "metadata": {}}, 400, 'ConfigMap in version "v1" cannot be handled as a ConfigMap: un'),
         ({"metadata": {"name": "a", "resourceVersion": "4"}}, 500, "resourceVersion should not be set on objects to"),
         ({"metadata": {"name": "a", "namespace": "x"}}, 400, "the namespace of the provided object does not match"),
         ({"metadata": {"name": "a"}, "data": 1}, 400, 'ConfigMap in version "v1" cannot be handled as a ConfigMap: js'),
@@ -156,6 +157,11 @@ def test_creations_that_are_refused(obj: dict[str, Any], code: int, message: str
     with refused(code) as caught:
         Objects("v1/configmaps").create(obj)
     assert caught.value.message.startswith(message)
+
+
+def test_an_empty_group_may_stand_before_the_version() -> None:
+    made = Objects("v1/configmaps").create({"apiVersion": "/v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    assert made["apiVersion"] == "v1"
 
 
 def test_unknown_fields_warn_or_are_refused() -> None:

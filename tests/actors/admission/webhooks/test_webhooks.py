@@ -286,6 +286,24 @@ async def test_unusable_managed_fields_are_not_taken_over(hooks: Hooks) -> None:
         assert "in an invalid state after admission" in changed.header("warning")
 
 
+async def test_owners_that_a_webhook_repeats_are_kept_once(hooks: Hooks) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "b", "uid": "u"}
+    hooks.replies = {"a": adding("/metadata/ownerReferences/-", owner)}
+    async with open_server() as server:
+        await configure(server, "mutating", webhook("a"))
+        sent = configmap("m", x="0")
+        sent["metadata"]["ownerReferences"] = [owner]
+        answers = [
+            await server.ask("POST", MAPS, sent),
+            await server.ask("PUT", f"{MAPS}/m", sent),
+            await server.ask("PATCH", f"{MAPS}/m", {}, headers=MERGE),
+        ]
+        for answer in answers:
+            assert answer.ok()["metadata"]["ownerReferences"] == [owner]
+            (warning,) = answer.header_all("warning")
+            assert "duplicate entries after mutating admission happens" in warning and "observed: u" in warning
+
+
 async def test_a_webhook_may_mark_a_new_object_for_deletion(hooks: Hooks) -> None:
     hooks.replies = {"a": adding("/metadata/deletionTimestamp", "2020-01-01T00:00:00Z")}
     async with open_server() as server:
