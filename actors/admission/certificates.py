@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
@@ -19,7 +20,7 @@ from kubechronicle.api.builtin.certificates.podcertificaterequest import late_pr
 from kubechronicle.api.errors import field_errors, status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.schema.equality import same_json
-from kubechronicle.api.values.certificates import request_organizations, request_problem
+from kubechronicle.api.values.certificates import lifetime_of, request_organizations, request_problem
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 
@@ -29,6 +30,7 @@ POD_CERTIFICATES: Final = "podcertificaterequests.certificates.k8s.io"
 SIGNER_VERB: Final = "request-serviceaccounts-podcertificate-signer"
 """The verb that allows requests to a signer that no volume of the pod has. The signer is the resource."""
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
+KUBERNETES_SIGNER: Final = "kubernetes.io/"
 MASTERS: Final = "system:masters"
 
 
@@ -152,6 +154,35 @@ class PodCertificateSigning:
         if not attributes.causes and not _may(attributes, state, "sign", signer):
             text = f'User {go_quote(attributes.who.user)} is not permitted to "sign" for signer {go_quote(signer)}'
             attributes.causes.append(field_errors.forbidden("spec.signerName", text))
+
+
+class IssuedDurations:
+    """A StorageHook: count the certificates that are issued to requests of a duration, and those of about that duration
+    (registry/certificates ``countCSRDurationMetric``)."""
+
+    resources = frozenset({f"{request}/status" for request in REQUESTS})
+
+    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+        """Return nothing: a count holds nothing."""
+        return ()
+
+    def begin_write(self, attributes: Attributes, state: State) -> None:
+        """Note what is to be counted."""
+        new, old = attributes.object or {}, attributes.before
+        issued, spec = (new.get("status") or {}).get("certificate"), old.get("spec") or {}
+        seconds = spec.get("expirationSeconds")
+        if not issued or seconds is None or attributes.dry_run or (old.get("status") or {}).get("certificate"):
+            return
+        signer = spec.get("signerName", "")
+        label = (signer if signer.startswith(KUBERNETES_SIGNER) else "other",)
+        attributes.achieved.append(partial(state.metrics.requested_durations.add, label))
+        if is_honored(seconds, lifetime_of(issued)):
+            attributes.achieved.append(partial(state.metrics.honored_durations.add, label))
+
+
+def is_honored(wanted: int, seconds: float | None) -> bool:
+    """Tell whether a lifetime is about the one wanted: signers backdate by minutes."""
+    return seconds is not None and abs(wanted - seconds) < 5 * 60 + wanted / 20
 
 
 def check_pod_certificate(node: str, attributes: Attributes, state: State) -> None:

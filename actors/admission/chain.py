@@ -107,6 +107,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     ``seed``: the same in every attempt of a write on the same state, and in no other; random values derive from it.
     ``requested``: for ``validate``, as in Prepared.
     ``measured``: what metrics count once the write is decided.
+    ``achieved``: counts what the write achieves, once nothing has rejected it.
     """
 
     rt: ResourceType
@@ -129,6 +130,7 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True):
     seed: str = ""
     requested: dict[str, Any] | None = None
     measured: list[Measurement] = msgspec.field(default_factory=list)
+    achieved: list[Callable[[], None]] = msgspec.field(default_factory=list)
 
     @property
     def before(self) -> dict[str, Any]:
@@ -249,7 +251,7 @@ class AdmissionChain:
 
     def measured(self, attributes: Attributes) -> Measured:
         """Return a block in which a write is decided. What is measured is counted at its end."""
-        return Measured(self._state.metrics, attributes.measured)
+        return Measured(self._state.metrics, attributes.measured, attributes.achieved)
 
     async def admit(self, attributes: Attributes, turn: Turn) -> None:
         """Run the mutating plugins in order, again if one asks for it. StatusError of the first that rejects.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -103,22 +104,31 @@ def _uncounted(seconds: float) -> None:
 
 
 class Counts:
-    """Counters by labels."""
+    """Counters by labels. ``shown``: those that are there before anything is counted."""
 
     __slots__ = ("series",)
 
-    def __init__(self) -> None:
-        self.series: dict[Labels, int] = {}
+    def __init__(self, *shown: Labels) -> None:
+        self.series: dict[Labels, int] = dict.fromkeys(shown, 0)
 
     def add(self, labels: Labels, seconds: float = 0.0, *, number: int = 1) -> None:
         """Count some more. ``seconds`` is for Histograms only."""
         before = self.series.get(labels, 0)
-        if before or len(self.series) < MOST_SERIES:
+        if before or labels in self.series or len(self.series) < MOST_SERIES:
             self.series[labels] = before + number
 
 
 Measurement = tuple[Count, float]
 """The function that counts, and seconds for it."""
+
+
+ALLOWED: Final = tuple(
+    ("allow", "privileged", "latest", "enforce", operation, "pod", "") for operation in ("create", "update")
+)
+EXEMPTED: Final = tuple(
+    (operation, resource, "") for resource in ("pod", "controller") for operation in ("create", "update")
+)
+"""The series of Pod Security that kube-apiserver shows from its start (pod-security-admission ``metrics``)."""
 
 
 @dataclass(slots=True)
@@ -141,8 +151,10 @@ class AdmissionMetrics:
     conditions: Histograms = field(default_factory=lambda: Histograms(CONDITIONS))
     validations: Histograms = field(default_factory=lambda: Histograms(CHECKS))
     mutations: Histograms = field(default_factory=lambda: Histograms(CHECKS))
-    pod_security: Counts = field(default_factory=Counts)
-    pod_security_exemptions: Counts = field(default_factory=Counts)
+    pod_security: Counts = field(default_factory=partial(Counts, *ALLOWED))
+    pod_security_exemptions: Counts = field(default_factory=partial(Counts, *EXEMPTED))
+    requested_durations: Counts = field(default_factory=Counts)
+    honored_durations: Counts = field(default_factory=Counts)
     _noted: int = 0
 
     def count(self, measurements: Sequence[Measurement]) -> None:
@@ -187,13 +199,19 @@ class AdmissionMetrics:
 
 
 class Measured:
-    """Counts the measurements within the block, unless it asks for an answer from outside."""
+    """Counts the measurements within the block, unless it asks for an answer from outside.
 
-    __slots__ = ("_measurements", "_metrics")
+    ``achieved``: counts what the write achieves, if nothing in the block rejects it.
+    """
 
-    def __init__(self, metrics: AdmissionMetrics, measurements: Sequence[Measurement]) -> None:
+    __slots__ = ("_achieved", "_measurements", "_metrics")
+
+    def __init__(
+        self, metrics: AdmissionMetrics, measurements: Sequence[Measurement], achieved: Sequence[Callable[[], None]]
+    ) -> None:
         self._metrics = metrics
         self._measurements = measurements
+        self._achieved = achieved
 
     def __enter__(self) -> None:
         return None
@@ -203,3 +221,6 @@ class Measured:
     ) -> None:
         if not isinstance(error, NeedsExternalAnswer):
             self._metrics.count(self._measurements)
+        if error is None:
+            for count in self._achieved:
+                count()

@@ -171,6 +171,8 @@ class Preparation:
 
         ``collection``: as in Attributes. ``admitted``: this is the rest of a deletion that admission has seen.
         """
+        if not collection:
+            deleting.require_deletable(target.rt, old.key.name)
         if needs_webhook(target.rt):
             # A webhook that fails keeps the object: kube-apiserver reads what it deletes in the request's version.
             pipeline.to_request_version(target.rt, old.object())

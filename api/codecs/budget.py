@@ -12,11 +12,13 @@ a protobuf message counts among the message's.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Final
 
+from kubechronicle.api.codecs.depth import MAX_DEPTH
 from kubechronicle.api.codecs.errors import TooManyPartsError
 
-MAX_CONTAINERS: Final = 200_000
+MAX_CONTAINERS: Final = 300_000
 MAX_KEYS: Final = 150_000
 MAX_VALUES: Final = 350_000
 """Values of lists and objects, and in YAML their keys. In protobuf, messages, fields and items, counted together."""
@@ -39,6 +41,10 @@ _YAML_MARKS: Final = (b",", b"\n", b":", b"- ")
 _CBOR_SAMPLE: Final = 64 * 1024
 """Bytes of a CBOR document whose items are counted. A longer one is large work whatever it holds."""
 _ANCHOR: Final = re.compile(rb"(?:^|[\s\[{,:?-])&[\w-]")
+_STEPS: Final = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+SMALL_PART: Final = 50_000
+"""Strings and brackets from which the depth of a document beyond the budget is found."""
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
@@ -74,12 +80,26 @@ def weight(data: bytes, *, protobuf: bool = False, yaml: bool = False, cbor: boo
 
 
 def require_json_within(data: bytes) -> None:
-    """Check a JSON document before it is decoded. Raises TooManyPartsError.
+    """Check a JSON document before it is decoded. Raises TooManyPartsError, unless the decoder ends at its depth.
 
-    >>> require_json_within(b'"' + b"[" * 200_001 + b'"')
+    >>> require_json_within(b'"' + b"[" * 300_001 + b'"')
     """
     if len(data) > SMALL:
-        require_within(*_counts(data, MAX_CONTAINERS, MAX_KEYS, MAX_VALUES))
+        try:
+            require_within(*_counts(data, MAX_CONTAINERS, MAX_KEYS, MAX_VALUES))
+        except TooManyPartsError:
+            if not _is_too_deep(data):
+                raise
+
+
+def _is_too_deep(data: bytes) -> bool:
+    """Tell whether a decoder meets too many levels, before it has made many parts."""
+    depth = 0
+    for found in islice(_TOKEN.finditer(data), SMALL_PART):
+        depth += _STEPS.get(found.group(), 0)
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def _cbor_items(data: bytes) -> int:

@@ -30,7 +30,8 @@ from kubechronicle.api.errors.field_errors import Cause, aggregate, duplicate, g
 from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.values import names
 
-VERSIONS: Final = ("v1", "v1alpha1")
+VERSIONS: Final = ("v1",)
+FORMER: Final = "apiserver.k8s.io/v1alpha1"
 SERVER: Final = "Server"
 LIMIT_TYPES: Final = (SERVER, "Namespace", "User", "SourceAndObject")
 DEFAULT_CACHE_SIZE: Final = 4096
@@ -130,7 +131,7 @@ class PluginConfigurations:
 
 def load(data: bytes) -> AdmissionConfiguration:
     """Return the content of the outer file. Raises ConfigFileError."""
-    return decode(data, AdmissionConfiguration, versions=VERSIONS)
+    return decode(data, AdmissionConfiguration, versions=VERSIONS, former=FORMER)
 
 
 def document_of(data: bytes) -> Any:

@@ -62,11 +62,13 @@ def decode(
     *,
     group: str = GROUP,
     kinds: Callable[[tuple[str, str]], bool] = lambda kind: kind[1] in KINDS,
+    former: str = "",
 ) -> T:
     """Return the content of a YAML or JSON file whose kind is the record's name.
 
     ``versions``: the versions of the group that are allowed (``v1``…).
     ``kinds``: tells whether the group has a kind in a version, given as a pair (version, kind).
+    ``former``: the apiVersion of the record in a group that it has left.
     Raises ConfigFileError.
     """
     if not data:
@@ -82,7 +84,8 @@ def decode(
     meta = structure(value, TypeMeta, unknown_allowed=True)
     version = meta.api_version.removeprefix(f"{group}/")
     is_known = version != meta.api_version and version in versions and kinds((version, meta.kind))
-    _check_kind(meta, schema.go_name, is_known=is_known)
+    is_former = bool(former) and (meta.api_version, meta.kind) == (former, schema.go_name)
+    _check_kind(meta, schema.go_name, is_known=is_known or is_former)
     value, problems = bodies.with_repeated_keys(value, schema, decoder_problems)
     try:
         unknown = check.check(value, schema)

@@ -20,12 +20,15 @@ _OUTCOMES: Final = {
 }
 
 
+def require_deletable(rt: ResourceType, name: str) -> None:
+    """Raise 403 for an object that a request by its name does not delete. (One for a collection does, as there.)"""
+    if reason := rules_of(rt).refuses_deletion(name):
+        raise status.forbidden(rt, name, reason)
+
+
 def prepare_delete(rt: ResourceType, old: Object, options: DeleteOptions, ctx: WriteContext) -> Prepared:
-    """Return the result of a deletion. Raises 403 for an object that stays, 409 for failed preconditions."""
+    """Return the result of a deletion. Raises 409 for failed preconditions."""
     strategy = rules_of(rt)
-    reason = strategy.refuses_deletion(old["metadata"].get("name", ""))
-    if reason:
-        raise status.forbidden(rt, old["metadata"]["name"], reason)
     if rt.resource == pipeline.NAMESPACES:
         decision = deletion.decide_namespace(old, options, now=ctx.now)
     elif rt.resource == deletion.DEFINITIONS:

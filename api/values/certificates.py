@@ -226,6 +226,15 @@ def parse_certificate(der: bytes) -> x509.Certificate | None:
         return None
 
 
+def lifetime_of(encoded: str) -> float | None:
+    """Return the seconds between the two dates of the first certificate (base64 of PEM); None if it does not parse."""
+    blocks = pem_blocks(encoded)
+    certificate = parse_certificate(blocks[0].der) if blocks else None
+    if certificate is None:
+        return None
+    return (certificate.not_valid_after_utc - certificate.not_valid_before_utc).total_seconds()
+
+
 def anchor_problems(text: str) -> list[str]:
     """Return the problems of PEM blocks that should be the certificates of authorities, each once."""
     problems: list[str] = []

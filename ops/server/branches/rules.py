@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.certificates import PodCertificateSigning
+from kubechronicle.actors.admission.certificates import IssuedDurations, PodCertificateSigning
 from kubechronicle.actors.admission.chain import AdmissionChain, State, StorageHook
 from kubechronicle.actors.admission.device_claims import AdminAccess, StatusRights
 from kubechronicle.actors.admission.escalation import EscalationCheck
@@ -65,7 +65,7 @@ class BranchRules:
     def chain(self, state: State, claims: Sequence[StorageHook]) -> AdmissionChain:
         """Return the plugins and hooks. ``claims``: the hooks of this store that come first."""
         plan = self.plan
-        hooks: list[StorageHook] = [*claims, AdminAccess(), StatusRights(), PodCertificateSigning()]
+        hooks: list[StorageHook] = [*claims, AdminAccess(), StatusRights(), PodCertificateSigning(), IssuedDurations()]
         hooks.append(EscalationCheck(self.authorization.rbac))
         if plan.static_names:
             hooks.append(StaticNames())

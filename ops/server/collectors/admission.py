@@ -46,6 +46,18 @@ HISTOGRAMS: Final[tuple[tuple[str, str, tuple[str, ...], str], ...]] = (
 """Attribute of AdmissionMetrics, name after "apiserver_", labels, help."""
 COUNTERS: Final[tuple[tuple[str, str, tuple[str, ...], str], ...]] = (
     (
+        "requested_durations",
+        "certificates_registry_csr_requested_duration_total",
+        ("signerName",),
+        "Certificates issued to requests of a duration.",
+    ),
+    (
+        "honored_durations",
+        "certificates_registry_csr_honored_duration_total",
+        ("signerName",),
+        "Certificates issued with about the duration that was requested.",
+    ),
+    (
         "webhook_requests",
         "admission_webhook_request_total",
         ("name", "type", "operation", "code", "rejected"),

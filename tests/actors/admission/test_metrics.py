@@ -84,9 +84,11 @@ async def test_checks_of_pod_security() -> None:
         privileged["spec"]["hostNetwork"] = True
         (await server.ask("POST", "/api/v1/namespaces/strict/pods", privileged)).refused(403)
         found = await numbers(server, "pod_security_evaluations_total")
+        assert set((await numbers(server, "pod_security_exemptions_total")).values()) == {0}
     # decision, mode, level, version, operation, resource, subresource
     assert found == {
         ("allow", "enforce", "privileged", "latest", "create", "pod", ""): 1,
+        ("allow", "enforce", "privileged", "latest", "update", "pod", ""): 0,  # there from the start
         ("allow", "enforce", "baseline", "latest", "create", "pod", ""): 1,
         ("deny", "warn", "restricted", "latest", "create", "pod", ""): 1,
         ("deny", "enforce", "baseline", "latest", "create", "pod", ""): 1,

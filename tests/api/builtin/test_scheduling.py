@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pipeline_writes import context, create, rejections_of, rules_with, update
+from pipeline_writes import create, rejections_of, rules_with, update
 from rejections import rejection_reasons
 
 from kubechronicle.api.builtin.kinds import PRINTERS
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import deleting
 from kubechronicle.api.registry.registry import builtin_registry
 
@@ -53,9 +52,8 @@ def test_system_classes_stay(name: str) -> None:
     path = "scheduling.k8s.io/v1/priorityclasses"
     rt = builtin_registry().lookup(*path.split("/"))
     assert rt is not None
-    stored = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
     with pytest.raises(StatusError) as refused:
-        deleting.prepare_delete(rt, stored, DeleteOptions(), context(path, name=name))
+        deleting.require_deletable(rt, name)
     assert refused.value.code == 403
     reason = "this is a system priority class and cannot be deleted"
     assert refused.value.message == f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: {reason}'

@@ -10,7 +10,7 @@ import pytest
 
 from kubechronicle.api.codecs import budget, json, protobuf, yaml
 from kubechronicle.api.codecs.budget import MAX_CONTAINERS, MAX_KEYS, MAX_VALUES, require_json_within, weight
-from kubechronicle.api.codecs.errors import TooManyPartsError
+from kubechronicle.api.codecs.errors import DecodeError, TooManyPartsError
 
 CONTAINERS, KEYS = f"more than {MAX_CONTAINERS} lists and objects", f"more than {MAX_KEYS} keys"
 
@@ -40,6 +40,16 @@ def test_values_are_counted() -> None:
     assert excess(orjson.dumps(most)) == ""
     assert excess(orjson.dumps([*most, 0, 0])) == f"more than {MAX_VALUES} values"
     assert excess(orjson.dumps({"a": "," * 2 * MAX_VALUES})) == ""
+
+
+def test_a_document_that_is_too_deep_is_left_to_its_decoder() -> None:
+    deep = b"[" * 2 * MAX_CONTAINERS
+    for data in (deep + deep.replace(b"[", b"]"), deep, b'{"a":"]","b":' + deep):
+        assert excess(data) == ""
+        with pytest.raises(DecodeError, match="depth"):
+            json.decode_value(data)
+    wide = b"[" + b"[]," * 2 * MAX_CONTAINERS
+    assert excess(wide + deep) == CONTAINERS
 
 
 def test_text_in_strings_is_not_counted() -> None:
@@ -119,11 +129,11 @@ def test_the_two_forms_of_protobuf_decoders_agree(monkeypatch: pytest.MonkeyPatc
 
 
 YAML = {
-    "lists in block style": (b"a:\n" + b"- - 1\n" * 2001, "2000 lists and objects"),
-    "lists in flow style": (b"a: [" + b"[],\n" * 2001 + b"]", "2000 lists and objects"),
+    "lists in block style": (b"a:\n" + b"- - 1\n" * 3001, "3000 lists and objects"),
+    "lists in flow style": (b"a: [" + b"[],\n" * 3001 + b"]", "3000 lists and objects"),
     "keys in block style": (b"".join(b"k%d: 1\n" % number for number in range(1501)), "1500 keys"),
     "values": (b"a:\n" + b"- 1\n" * 3501, "3500 values"),
-    "JSON": (b"[" + b"[],\n" * 2001 + b"[]]", "2000 lists and objects"),
+    "JSON": (b"[" + b"[],\n" * 3001 + b"[]]", "3000 lists and objects"),
 }
 
 
@@ -139,7 +149,7 @@ def test_what_a_yaml_document_makes_is_counted(case: str) -> None:
 @pytest.mark.parametrize("decode", [json.decode_value, json.loads, yaml.decode_plain, yaml.decode_nearly_plain])
 def test_every_reader_of_json_counts(decode: Callable[[bytes], Any]) -> None:
     with pytest.raises(TooManyPartsError):
-        decode(b'{"a":[' + b"{}," * 2000 + b"{}]}")
+        decode(b'{"a":[' + b"{}," * 3000 + b"{}]}")
 
 
 def test_empty_items_weigh_more_than_their_bytes() -> None:

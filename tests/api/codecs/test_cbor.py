@@ -136,7 +136,7 @@ def test_the_type_is_read_before_refused_values() -> None:
     [
         b"\x9a\x00\x05\x57\x31" + b"\x00" * 350_001,
         b"\x9f" + b"\x00" * 350_001 + b"\xff",
-        b"\x9a\x00\x03\x0d\x41" + b"\x80" * 200_001,
+        b"\x9a\x00\x04\x93\xe1" + b"\x80" * 300_001,
         b"\x5f" + b"\x40" * 350_001 + b"\xff",
         b"\xbf" + b"\x40\x00" * 150_001 + b"\xff",
     ],

@@ -790,6 +790,16 @@ async def test_a_collection_is_deleted_as_it_was_at_a_revision(autojump_clock: M
         assert await server.names(MAPS) == ["b"]
 
 
+async def test_a_collection_takes_the_classes_that_no_request_by_name_deletes(autojump_clock: MockClock) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    system = {"metadata": {"name": "system-node-critical"}, "value": 2000001000}
+    async with open_server() as server:
+        await server.post(classes, system)
+        (await server.ask("DELETE", f"{classes}/system-node-critical")).refused(403)
+        (await server.ask("DELETE", classes)).ok()
+        assert await server.names(classes) == []
+
+
 async def test_head_is_get(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(MAPS, configmap("a"))

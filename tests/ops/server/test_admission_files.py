@@ -21,6 +21,7 @@ from kubechronicle.ops.server.admission import chosen_plugins, image_webhook, pl
 from kubechronicle.ops.settings.settings import load
 
 HEAD = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+FORMER_HEAD = HEAD.replace("apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1")
 LIMITS = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n"
 RATES = frozenset({"EventRateLimit"})
 MANY = 50
@@ -34,13 +35,14 @@ def write(directory: Path, text: str, **files: str) -> Path:
     return directory / "admission.yaml"
 
 
-def test_plugins_have_files_or_configurations(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", [HEAD, FORMER_HEAD])
+def test_plugins_have_files_or_configurations(tmp_path: Path, head: str) -> None:
     tolerations = (
         "- name: PodTolerationRestriction\n  configuration:\n"
         "    apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1\n    kind: Configuration\n"
         "    default: [{key: a, operator: Exists}]\n"
     )
-    text = HEAD + "- {name: EventRateLimit, path: rates.yaml}\n- {name: PodNodeSelector, path: nodes.yaml}\n"
+    text = head + "- {name: EventRateLimit, path: rates.yaml}\n- {name: PodNodeSelector, path: nodes.yaml}\n"
     file = write(
         tmp_path,
         text + tolerations,
@@ -58,6 +60,11 @@ def test_plugins_have_files_or_configurations(tmp_path: Path) -> None:
     ("text", "rates", "problem"),
     [
         ("kind: AdmissionConfiguration\n", "", "Object 'apiVersion' is missing in the file"),
+        (
+            HEAD.replace("v1", "v1alpha1"),
+            "",
+            'no kind "AdmissionConfiguration" is registered for version "apiserver.config.k8s.io/v1alpha1"',
+        ),
         (HEAD + "- {name: EventRateLimit, file: a}\n", "", 'unknown field "plugins[0].file"'),
         (HEAD + "- {name: EventRateLimit, path: missing.yaml}\n", "", "cannot read"),
         (
