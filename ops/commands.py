@@ -22,6 +22,7 @@ from kubechronicle.ops.exit_codes import OK
 from kubechronicle.ops.maintenance import flags
 
 if TYPE_CHECKING:
+    from kubechronicle.ops.maintenance.witness import WitnessFlags
     from kubechronicle.ops.settings.settings import Settings
 
 
@@ -148,10 +149,10 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.backup:
         return _verify_backup(arguments)
     anchors, checkpoints = log_commands.parse_anchors(arguments.anchor), arguments.checkpoint
-    key, archive = _path(arguments.key), _path(arguments.archive)
+    key, archive, witness = _path(arguments.key), _path(arguments.archive), _witness_flags(arguments)
     return _run_async(
         lambda settings: log_commands.run_verify(
-            settings, anchors=anchors, checkpoints=checkpoints, key_file=key, archive=archive
+            settings, anchors=anchors, checkpoints=checkpoints, key_file=key, archive=archive, witness=witness
         ),
         arguments,
     )
@@ -163,12 +164,39 @@ def _verify_backup(arguments: argparse.Namespace) -> int:
     if arguments.archive:
         raise OperatorError("--backup: not together with --archive")
     anchors, key = log_commands.parse_anchors(arguments.anchor), _path(arguments.key)
+    witness = _witness_flags(arguments)
     return _run_async(
         lambda settings: backups.run_verify(
-            settings, Path(arguments.backup), anchors=anchors, checkpoints=arguments.checkpoint, key_file=key
+            settings,
+            Path(arguments.backup),
+            anchors=anchors,
+            checkpoints=arguments.checkpoint,
+            key_file=key,
+            witness=witness,
         ),
         arguments,
     )
+
+
+def _witness_flags(arguments: argparse.Namespace) -> WitnessFlags:
+    """Return the flags about witnesses. OperatorError."""
+    from kubechronicle.ops.maintenance.log_commands import parse_seconds
+    from kubechronicle.ops.maintenance.witness import WitnessFlags
+
+    files, tokens = arguments.witness_certificates, _path(arguments.witness_tokens)
+    within = parse_seconds("witnessed-within", arguments.witnessed_within)
+    if not files and (tokens is not None or within is not None):
+        raise OperatorError(
+            "--witness-tokens, --witnessed-within: name the certificates of the services with --witness"
+        )
+    return WitnessFlags(certificates=[Path(file) for file in files], tokens=tokens, within=within)
+
+
+def _witness(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.maintenance import witness
+
+    output = _path(arguments.output)
+    return _run_async(lambda settings: witness.run_witness(settings, output=output), arguments)
 
 
 def _backup(arguments: argparse.Namespace) -> int:
@@ -212,7 +240,7 @@ def _compact(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import log_commands
 
     revision = log_commands.parse_revision(arguments.revision)
-    keep = log_commands.parse_keep(arguments.keep)
+    keep = log_commands.parse_seconds("keep", arguments.keep)
     without = bool(arguments.without_archive)
     return _run_async(
         lambda settings: log_commands.run_compact(
@@ -308,6 +336,11 @@ COMMANDS: dict[str, OperatorCommand] = {
     "verify": OperatorCommand("Prove that history was not edited.", flags.verify_flags, _verify),
     "checkpoint": OperatorCommand(
         "Sign the present state of the log, for verify to compare with later.", flags.checkpoint_flags, _checkpoint
+    ),
+    "witness": OperatorCommand(
+        "Let time-stamping services sign the present state of the log, for verify --witness.",
+        flags.witness_flags,
+        _witness,
     ),
     "backup": OperatorCommand("Write the whole log to a file, beside running servers.", flags.backup_flags, _backup),
     "restore-backup": OperatorCommand(

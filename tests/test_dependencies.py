@@ -62,6 +62,8 @@ def names_of(requirements: list[str]) -> set[str]:
 RUNTIME = names_of(PROJECT["project"]["dependencies"])
 TEST = names_of(PROJECT["project"]["optional-dependencies"]["test"])
 BROKERS = set().union(*(names_of(PROJECT["project"]["optional-dependencies"][extra]) for extra in ("kafka", "nats")))
+OPTIONAL = names_of(PROJECT["project"]["optional-dependencies"]["witness"])
+"""Of the extras whose modules are imported by statements."""
 GROUPS = {group: names_of(members) for group, members in PROJECT["dependency-groups"].items()}
 
 
@@ -124,7 +126,7 @@ def distributions(module: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("area", "declared"),
-    [("runtime", RUNTIME), ("tests", RUNTIME | TEST | BROKERS), ("tools", RUNTIME | TEST | GROUPS["bench"])],
+    [("runtime", RUNTIME | OPTIONAL), ("tests", RUNTIME | TEST | BROKERS), ("tools", RUNTIME | TEST | GROUPS["bench"])],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_import_is_declared(area: str, declared: set[str]) -> None:
@@ -138,7 +140,7 @@ def test_every_import_is_declared(area: str, declared: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("area", "declared"),
-    [("runtime", RUNTIME), ("tests", TEST | BROKERS), ("tools", set().union(*GROUPS.values()))],
+    [("runtime", RUNTIME | OPTIONAL), ("tests", TEST | BROKERS), ("tools", set().union(*GROUPS.values()))],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_every_declared_distribution_is_imported(area: str, declared: set[str]) -> None:

@@ -15,6 +15,8 @@
 
 Version 1 has neither marks nor confidential, version 2 neither moves nor short. ASCII, in this order, each line ended
 by a line feed. Sans-IO: no keys here (ops/maintenance/checkpoints.py).
+
+A statement for an outside witness has the lines before ``key`` alone (witnesses.py).
 """
 
 from __future__ import annotations
@@ -29,8 +31,7 @@ from kubechronicle.eventlog.records import Head
 FIRST_LINE = "kubechronicle checkpoint v3"
 LONGEST = 256 * 1024  # bytes of a file: a mark for each resource with a policy of its own
 
-_LINES = re.compile(
-    r"""kubechronicle checkpoint v(?P<version>[123])
+_STATE = r"""kubechronicle checkpoint v(?P<version>[123])
 log: (?P<log>[0-9a-f-]{36})
 revision: (?P<revision>\d{1,19})
 hash: (?P<hash>[0-9a-f]{64})
@@ -40,9 +41,9 @@ noted: (?P<noted>[0-9T:.-]{26}Z)
 confidential:(?P<confidential>(?: [a-z0-9.-]+)*)
 )?(?:moves: (?P<moves>\d{1,19}) (?P<moves_hash>[0-9a-f]{64})
 short:(?P<short>(?: [a-z0-9.-]+)*)
-)?key: (?P<key>[0-9a-f]{64})
-"""
-)
+)?"""
+_STATEMENT = re.compile(_STATE)
+_LINES = re.compile(_STATE + "key: (?P<key>[0-9a-f]{64})\n")
 _NO_CHECKPOINT = "is no checkpoint as `kubechronicle checkpoint` writes it"
 _SIGNATURE = re.compile(r"signature: ([A-Za-z0-9+/]{86}==)\n?")
 
@@ -56,7 +57,7 @@ class Checkpoint:
     hash: bytes
     committed_at: datetime
     noted_at: datetime
-    key: bytes  # SHA-256 of the public key
+    key: bytes = b""  # SHA-256 of the public key; none in a statement
     marks: Head | None = None  # None: of version 1
     confidential: tuple[str, ...] = ()
     moves: tuple[int, bytes] | None = None  # None: of version 1 or 2, as short
@@ -64,6 +65,10 @@ class Checkpoint:
 
     def signed_text(self) -> str:
         """Return the text to sign."""
+        return f"{self.statement()}key: {self.key.hex()}\n"
+
+    def statement(self) -> str:
+        """Return the lines about the state of the log."""
         assert self.marks is not None
         assert self.moves is not None
         assert self.short is not None
@@ -74,7 +79,6 @@ class Checkpoint:
             f"committed: {_written(self.committed_at)}\nnoted: {_written(self.noted_at)}\n"
             f"marks: *={self.marks.compacted}{marks}\n"
             f"confidential:{_words(self.confidential)}\nmoves: {number} {hash_.hex()}\nshort:{_words(self.short)}\n"
-            f"key: {self.key.hex()}\n"
         )
 
 
@@ -90,14 +94,26 @@ def parse(text: str) -> tuple[Checkpoint, str, str]:
         raise ValueError(_NO_CHECKPOINT)
     if lines is None or signature is None or (lines["version"] >= "2") is not (lines["rest"] is not None):
         raise ValueError(_NO_CHECKPOINT)
+    return _checkpoint(lines, bytes.fromhex(lines["key"])), lines[0], signature[1]
+
+
+def parse_statement(text: str) -> Checkpoint:
+    """Return the checkpoint in a statement. ValueError: it is none."""
+    lines = _STATEMENT.fullmatch(text)
+    if lines is None or lines["version"] != "3" or lines["moves"] is None or lines["rest"] is None:
+        raise ValueError("it is no statement about a log")
+    return _checkpoint(lines, b"")
+
+
+def _checkpoint(lines: re.Match[str], key: bytes) -> Checkpoint:
     try:
-        checkpoint = Checkpoint(
+        return Checkpoint(
             log_id=UUID(lines["log"]),
             revision=int(lines["revision"]),
             hash=bytes.fromhex(lines["hash"]),
             committed_at=_read(lines["committed"]),
             noted_at=_read(lines["noted"]),
-            key=bytes.fromhex(lines["key"]),
+            key=key,
             marks=_marks(lines) if lines["rest"] is not None else None,
             confidential=tuple((lines["confidential"] or "").split()),
             moves=(int(lines["moves"]), bytes.fromhex(lines["moves_hash"])) if lines["moves"] is not None else None,
@@ -105,7 +121,6 @@ def parse(text: str) -> tuple[Checkpoint, str, str]:
         )
     except ValueError:  # not a time, or not an id
         raise ValueError(_NO_CHECKPOINT) from None
-    return checkpoint, lines[0], signature[1]
 
 
 def _marks(lines: re.Match[str]) -> Head:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from kubechronicle.eventlog.integrity import verify
+from kubechronicle.eventlog.integrity import verify, witnesses
 from kubechronicle.eventlog.postgres.session import Session
 from kubechronicle.eventlog.records import Head
 from kubechronicle.eventlog.retention import retention
@@ -39,6 +39,11 @@ class MaintainedLog:
         prune batches."""
         async with self._maintenance() as session:
             return await retention.retain(session, policies, now=now, archive=archive)
+
+    async def witness(self, service: str, ask: witnesses.Ask, *, after: timedelta) -> tuple[timedelta, int]:
+        """Let an outside witness sign the state of the log (integrity/witnesses.py)."""
+        async with self._maintenance() as session:
+            return await witnesses.renew(session, service, ask, after=after)
 
     async def verify(self) -> verify.LogVerdict:
         """Recompute the whole hash chain, which reads all history."""

@@ -16,20 +16,23 @@ import trio
 
 from kubechronicle.eventlog.integrity import jumps
 from kubechronicle.eventlog.integrity.jumps import Jump
+from kubechronicle.eventlog.integrity.witnesses import RESOURCE, token_of
 from kubechronicle.eventlog.layout import SPAN
 from kubechronicle.eventlog.postgres import sql
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema, migrations
 from kubechronicle.eventlog.transfer.backup import write_backup
-from kubechronicle.eventlog.transfer.backup_file import BackupError, Reader, TableRow
+from kubechronicle.eventlog.transfer.backup_file import BackupError, KeptHistory, Reader, TableRow
 from kubechronicle.eventlog.transfer.bumping import bump_revisions
 from kubechronicle.eventlog.transfer.checking import BackupCheck
 from kubechronicle.eventlog.transfer.restoring import BadTarget, Damaged, restore, revision_at
+from kubechronicle.eventlog.transfer.stored_rows import StoredRow
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.alone import check_alone
-from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
+from kubechronicle.ops.maintenance.checkpoints import add_anchors, read_checkpoints
 from kubechronicle.ops.maintenance.other_databases import tell_of_others
+from kubechronicle.ops.maintenance.witness import Proof, WitnessFlags, proof_of
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 from kubechronicle.ops.progress import ProgressLine
@@ -125,24 +128,43 @@ def _describe(jump: Jump) -> str:
 
 
 async def run_verify(
-    settings: Settings, path: Path, *, anchors: dict[int, bytes], checkpoints: Sequence[str], key_file: Path | None
+    settings: Settings,
+    path: Path,
+    *,
+    anchors: dict[int, bytes],
+    checkpoints: Sequence[str],
+    key_file: Path | None,
+    witness: WitnessFlags,
 ) -> int:
     """Prove a backup without a database. Return exit code 1 if it is damaged or was edited."""
     signed, problem = read_checkpoints(settings, checkpoints, key_file)
-    for checkpoint in signed:
-        if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
-            problem = problem or f"two different hashes are given for revision {checkpoint.revision}"
-    if problem:
-        terminal.stderr().line(problem)
-        return 1
     try:
-        return await trio.to_thread.run_sync(_verify, path, anchors, {checkpoint.log_id for checkpoint in signed})
+        proof = await trio.to_thread.run_sync(_proof, path, witness) if witness.certificates else Proof()
+        noted = [*signed, *proof.checkpoints]
+        if problem := problem or proof.problem or add_anchors(anchors, noted):
+            terminal.stderr().line(problem)
+            return 1
+        return await trio.to_thread.run_sync(_verify, path, anchors, {each.log_id for each in noted}, proof)
     except BackupError as error:
         terminal.stderr().line(str(error))
         return 1
 
 
-def _verify(path: Path, anchors: dict[int, bytes], log_ids: set[UUID]) -> int:
+def _proof(path: Path, flags: WitnessFlags) -> Proof:
+    """Return what the tokens in a backup prove. BackupError, OperatorError."""
+    reader = Reader(path)
+    try:
+        rows = (item.row if isinstance(item, KeptHistory) else item for item in reader.items())
+        stored = (row for row in rows if isinstance(row, StoredRow) and row["resource"] == RESOURCE)
+        bodies = {row["revision"]: row["object"] for row in stored if row["object"] is not None}
+        return proof_of([token_of(revision, body) for revision, body in sorted(bodies.items())], flags)
+    except ValueError as error:
+        return Proof(problem=f"{path}: {error}")
+    finally:
+        reader.close()
+
+
+def _verify(path: Path, anchors: dict[int, bytes], log_ids: set[UUID], proof: Proof) -> int:
     reader = Reader(path)
     if others := log_ids - {reader.header.log_id}:
         terminal.stderr().line(f"{path} is a backup of log {reader.header.log_id}, not of log {min(others)}")
@@ -166,7 +188,7 @@ def _verify(path: Path, anchors: dict[int, bytes], log_ids: set[UUID]) -> int:
         f"verified revisions 1 to {chain.revision} of {path}: {chain.rows} by content, {chain.tombstones} by digest; "
         f"anchor {chain.revision}:{chain.hash.hex()}"
     )
-    for line in jumps.summaries(chain.jumps):
+    for line in (*jumps.summaries(chain.jumps), *proof.summary(chain.revision)):
         out.line(line)
     return 0
 

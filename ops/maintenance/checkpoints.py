@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from kubechronicle.eventlog.integrity.checkpoints import LONGEST, Checkpoint, parse
-from kubechronicle.eventlog.postgres import rows
+from kubechronicle.eventlog.integrity.witnesses import state_of
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.ops import terminal
@@ -37,16 +38,6 @@ KEY_FILE = "checkpoint.key"
 KEY_BEGINS = "-----BEGIN PUBLIC KEY-----"
 """The line after a checkpoint on standard output. A file with both is still a checkpoint."""
 LONGEST_KEY = 200
-_HEAD = """
-select revision, compacted_long, compacted_of, log_id, hash, committed_at, clock_timestamp() as noted_at,
-    array(select resource::text from kubechronicle.confidential_resources order by 1) as confidential,
-    coalesce((select max(number) from kubechronicle.mark_moves), 0) as moves,
-    coalesce((select hash from kubechronicle.mark_moves order by number desc limit 1), decode(repeat('0', 64), 'hex'))
-        as moves_hash,
-    array(select resource::text from kubechronicle.resource_classes where class = 'short'
-        order by resource collate "C") as short
-from kubechronicle.head
-"""
 
 
 async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: Path | None) -> int:
@@ -59,22 +50,11 @@ async def run_checkpoint(settings: Settings, *, key_file: Path | None, output: P
         open_session(url, application="kubechronicle checkpoint") as session,
     ):
         await check_schema(session)
-        found = (await session.fetch(_HEAD))[0]
+        state = await state_of(session)
         await tell_of_others(session)
     key = _private_key(key_file) if key_file is not None else _own_key(settings.data_dir / "pki")
     public = key.public_key()
-    checkpoint = Checkpoint(
-        log_id=found["log_id"],
-        revision=found["revision"],
-        hash=bytes(found["hash"]),
-        committed_at=found["committed_at"],
-        noted_at=found["noted_at"],
-        key=_name_of(public),
-        marks=rows.head(found),
-        confidential=tuple(found["confidential"]),
-        moves=(found["moves"], bytes(found["moves_hash"])),
-        short=tuple(found["short"]),
-    )
+    checkpoint = replace(state, key=_name_of(public))
     text = checkpoint.signed_text()
     signed = f"{text}signature: {base64.b64encode(key.sign(text.encode())).decode()}\n"
     if output is None:
@@ -115,6 +95,14 @@ def read_checkpoints(settings: Settings, files: Sequence[str], key_file: Path | 
             return checkpoints, f"{name} was changed since it was signed: the signature does not fit"
         checkpoints.append(checkpoint)
     return checkpoints, ""
+
+
+def add_anchors(anchors: dict[int, bytes], checkpoints: Sequence[Checkpoint]) -> str:
+    """Add the hashes of checkpoints to the anchors. Return the problem of two that contradict, "" without one."""
+    for each in checkpoints:
+        if anchors.setdefault(each.revision, each.hash) != each.hash:
+            return f"two different hashes are given for revision {each.revision}"
+    return ""
 
 
 def _name_of(key: Ed25519PublicKey) -> bytes:

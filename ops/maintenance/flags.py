@@ -64,6 +64,24 @@ def verify_flags(parser: argparse.ArgumentParser) -> None:
         help="the key of the checkpoints, public or private; by default DATA_DIR/pki/checkpoint.key",
     )
     parser.add_argument(
+        "--witness",
+        metavar="FILE",
+        dest="witness_certificates",
+        action="append",
+        default=[],
+        help="certificates (PEM) of the authorities of time-stamping services: prove by the tokens in the log, and by "
+        "no key of this server, that nothing before them was rewritten; may be repeated",
+    )
+    parser.add_argument(
+        "--witness-tokens",
+        metavar="DIR",
+        help="tokens that `kubechronicle witness -o DIR` wrote: prove by them, too, as nobody with access to the "
+        "database can remove them",
+    )
+    parser.add_argument(
+        "--witnessed-within", metavar="DURATION", help="fail if the newest token is older than this, such as 2h"
+    )
+    parser.add_argument(
         "--backup", metavar="FILE", help="prove this backup instead of the database, which is not needed"
     )
 
@@ -76,6 +94,11 @@ def checkpoint_flags(parser: argparse.ArgumentParser) -> None:
         help="a private Ed25519 key (PEM) to sign with; by default DATA_DIR/pki/checkpoint.key, made if missing",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="the file to write; by default standard output")
+
+
+def witness_flags(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, (*DATABASE, "witness"))
+    parser.add_argument("-o", "--output", metavar="DIR", help="a directory for copies of the tokens; made if missing")
 
 
 def backup_flags(parser: argparse.ArgumentParser) -> None:

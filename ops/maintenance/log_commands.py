@@ -26,8 +26,9 @@ from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.retention.retention import require_archives
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.maintenance.checkpoints import read_checkpoints
+from kubechronicle.ops.maintenance.checkpoints import add_anchors, read_checkpoints
 from kubechronicle.ops.maintenance.other_databases import tell_of_others
+from kubechronicle.ops.maintenance.witness import WitnessFlags, proof_of_log
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.progress import ProgressLine
 from kubechronicle.ops.server.encryption.encryption import Encryption
@@ -95,6 +96,7 @@ async def _check_table(session: Session, table: str, contents: EncryptedContents
 # -- log commands ------------------------------------------------------------------------------------------------------
 
 INSTANCE = "maintenance"
+NO_WITNESS: Final = WitnessFlags()
 
 T = TypeVar("T")
 
@@ -119,34 +121,37 @@ async def run_verify(
     checkpoints: Sequence[str] = (),
     key_file: Path | None = None,
     archive: Path | None = None,
+    witness: WitnessFlags = NO_WITNESS,
 ) -> int:
     """Recompute the hash chain. Return exit code 1 if history, a checkpoint or an archive was edited.
 
     ``checkpoints``: files
     ``archive``: the directory of archives
+    ``witness``: the certificates of outside witnesses, and more tokens of them
 
     With a configuration of encryption, also 1 if encrypted contents cannot be decrypted.
     """
     encryption = encryption_plan(settings)
     signed, problem = read_checkpoints(settings, checkpoints, key_file)
-    for checkpoint in signed:
-        if anchors.setdefault(checkpoint.revision, checkpoint.hash) != checkpoint.hash:
-            problem = problem or f"two different hashes are given for revision {checkpoint.revision}"
-    if problem:
+    if problem := problem or add_anchors(anchors, signed):
         terminal.stderr().line(problem)
         return 1
-    log_ids = {checkpoint.log_id for checkpoint in signed}
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle verify") as session:
         try:
+            proof = await proof_of_log(session, witness)
+            if problem := proof.problem or add_anchors(anchors, proof.checkpoints):
+                terminal.stderr().line(problem)
+                return 1
+            noted = [*signed, *proof.checkpoints]
             log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
             archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
             with ProgressLine("verifying") as progress:
                 verdict = await verify(
                     session,
                     anchors=anchors,
-                    log_ids=log_ids,
+                    log_ids={checkpoint.log_id for checkpoint in noted},
                     archived=archived,
-                    checkpoints=signed,
+                    checkpoints=noted,
                     progress=progress,
                 )
             contents = None if encryption is None else await check_contents(session, encryption)
@@ -162,6 +167,7 @@ async def run_verify(
         terminal.stderr().line(f"{where}{verdict.problem.message}")
         return 1
     _print_verified(verdict, signed, archives_read=archive is not None)
+    terminal.stdout().lines("".join(f"{line}\n" for line in proof.summary(verdict.revision)))
     if uncompared:
         terminal.stdout().line(f"the definitions of the database were not compared: {uncompared}")
     elif not different:
@@ -264,9 +270,9 @@ def parse_revision(text: str | None) -> int | None:
     return _parse("revision", text, types.Count) if text else None
 
 
-def parse_keep(text: str | None) -> float | None:
-    """Parse the value of --keep into seconds. Raise OperatorError."""
-    return _parse("keep", text, types.Seconds) if text else None
+def parse_seconds(flag: str, text: str | None) -> float | None:
+    """Parse the value of a flag into seconds. Raise OperatorError."""
+    return _parse(flag, text, types.Seconds) if text else None
 
 
 def _parse(flag: str, text: str, kind: type[T]) -> T:

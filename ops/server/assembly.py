@@ -16,6 +16,7 @@ from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.app import HttpApplication
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.health import Unhealthy
+from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.wire.listener import Server, serve
 from kubechronicle.ops.server.databases.units import Storage
 from kubechronicle.ops.server.own_objects import OwnObjects
@@ -35,6 +36,7 @@ class Assembly:
     own: OwnObjects
     authorization: Authorization
     application: HttpApplication
+    outgoing: Outgoing
     tree: Supervisor
     jwt: JwtAuthenticators | None = None
     listening: trio.Event = field(default_factory=trio.Event)

@@ -151,6 +151,7 @@ def assemble(
         own=own,
         authorization=parts.authorization,
         application=application,
+        outgoing=parts.outgoing,
         tree=tree,
         jwt=parts.jwt,
     )

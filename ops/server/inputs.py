@@ -43,6 +43,7 @@ from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.outside.egress import egress_selections
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.retention import retention_policies
+from kubechronicle.ops.server.witnessing import witness_urls
 from kubechronicle.ops.settings.feature_gates import feature_gates, warn_of_gates
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.shared_keys import FLAG, encryption_key
@@ -68,6 +69,7 @@ class Inputs:
     registry: Registry
     addresses: ListenAddresses
     retention: tuple[RetentionPolicy, ...]
+    witnesses: tuple[str, ...]
     overrides: tuple[Override, ...]
 
 
@@ -110,6 +112,7 @@ def check_inputs(settings: Settings, addresses: ListenAddresses) -> Inputs:
         features=features,
         registry=_registry(settings, features),
         retention=retention_policies(settings),
+        witnesses=witness_urls(settings),
         addresses=addresses,
         overrides=overrides_of(settings.database_url_overrides),
     )

@@ -99,6 +99,8 @@ class Plan:
     """The API versions to serve."""
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES
     history_archive: Path | None = None
+    witnesses: Sequence[str] = ()
+    """The URLs of time-stamping services that sign the state of the log."""
     egress: Sequence[EgressSelection] = ()
     tracing: TracingConfiguration | None = None
     """The proxies on the way to nodes, pods, Services and webhooks."""

@@ -193,6 +193,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         aggregator_routing=settings.enable_aggregator_routing,
         event_ttl=int(settings.event_ttl),  # rounded down, as in kube-apiserver
         history_archive=settings.history_archive,
+        witnesses=inputs.witnesses,
         watch_grace=settings.shutdown_watch_termination_grace_period,
         keeps_endpoints=settings.endpoint_reconciler_type != "none",
         service_node_port=settings.kubernetes_service_node_port,

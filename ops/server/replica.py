@@ -34,6 +34,7 @@ from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.trust import name_of
+from kubechronicle.ops.server.witnessing import WitnessCollector, tasks_of, witnesses_of
 
 # -- comparison --------------------------------------------------------------------------------------------------------
 #
@@ -161,8 +162,12 @@ async def run_server(
         guard = plain(LayoutGuard(layout, assembly.views).run)
         nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
         logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
-        nursery.start_soon(Tasks([*background, *_tasks(assembly, logs, plan, cycles, freed)], failures).run)
+        witnesses = witnesses_of(plan, assembly.outgoing, list(logs.items()))
+        tasks = [*background, *_tasks(assembly, logs, plan, cycles, freed), *tasks_of(witnesses, plan.leading)]
+        nursery.start_soon(Tasks(tasks, failures).run)
         registry = assembly.application.metrics.registry
+        if witnesses:
+            registry.register(WitnessCollector(witnesses))
         registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
         registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
         cycles.register(registry)

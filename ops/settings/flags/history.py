@@ -19,4 +19,9 @@ FLAGS = (
         "Made if missing. Default: history is dropped without an archive. Servers that share a database all need one, "
         "and so does `compact`.",
     ),
+    Flag(
+        name="witness", placeholder="URL", default="", repeatable=True,
+        help="A time-stamping service (RFC 3161) that signs the state of the log every hour; may be repeated. The log "
+        "keeps its tokens, and `verify --witness` proves by them that nothing before was rewritten.",
+    ),
 )  # fmt: skip

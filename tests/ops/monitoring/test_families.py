@@ -16,8 +16,12 @@ from kubechronicle.ops.development.kinds import running
 
 ROOT = Path(__file__).parents[3]
 OWN = ("kubechronicle_", "python_")
-LISTENER = {"apiserver_tls_handshake_errors_total", "kubechronicle_slow_clients_cut_off_total"}
-"""Families of a part that a server without sockets lacks."""
+LISTENER = {
+    "apiserver_tls_handshake_errors_total",
+    "kubechronicle_slow_clients_cut_off_total",
+    "kubechronicle_witness_token_age_seconds",
+}
+"""Families of parts that a server without sockets or outside witnesses lacks."""
 
 
 def sections() -> dict[str, set[str]]:

@@ -1,0 +1,1 @@
+"""Outside witnesses of the log, as tests run them."""
