@@ -17,6 +17,7 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.openapi.schemas import SchemaChoices
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.reset import Reset
 from kubechronicle.http import filters
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.audit.audit import Audit
@@ -37,6 +38,7 @@ from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, HealthCheck, Trouble
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import MetricFilter, Metrics
+from kubechronicle.http.operators.ephemeral import answer_ephemeral
 from kubechronicle.http.operators.pages import OperatorPages
 from kubechronicle.http.operators.slis import Slis
 from kubechronicle.http.outgoing.networks import DIRECT, Networks
@@ -82,6 +84,7 @@ def router(
     aggregation: Aggregation | None = None,
     flow_control: FlowControl | None = None,
     pages: OperatorPages | None = None,
+    reset: Reset | None = None,
     logs: bool = False,
 ) -> Step:
     served = backend.store.served
@@ -101,7 +104,7 @@ def router(
                 return answer(backend, request, context, rt)
         return route_other(request, context)
 
-    own_page = _own_pages(health, metrics, ui, flow_control, pages, logs=logs)
+    own_page = _own_pages(health, metrics, ui, flow_control, pages, reset, logs=logs)
 
     async def route_other(request: Request, context: Context) -> Response:
         if context.branch:
@@ -135,6 +138,7 @@ def _own_pages(
     ui: Ui | None,
     flow_control: FlowControl | None,
     pages: OperatorPages | None,
+    reset: Reset | None,
     *,
     logs: bool,
 ) -> Callable[[Request, Context], Awaitable[Response | None]]:
@@ -148,6 +152,8 @@ def _own_pages(
             answer = dump(flow_control, request.path, context.query)
         if answer is None and pages is not None:
             answer = await pages.answer(request, context.query.as_dict())
+        if answer is None and reset is not None:
+            answer = await answer_ephemeral(reset, request, context)
         if answer is None and ui is not None:
             answer = ui.answer(request)
         if answer is None and logs and is_log_path(request.path):
@@ -227,6 +233,7 @@ def build_application(
     tracing: Tracing | None = None,
     recorder: ReadRecorder | None = None,
     branches: Branches | None = None,
+    reset: Reset | None = None,
     troubles: Callable[[], Iterable[Trouble]] = tuple,
 ) -> HttpApplication:
     """Assemble the application.
@@ -235,6 +242,7 @@ def build_application(
     ``aggregation``: the API groups of other servers; None: there are none.
     ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads.
     ``branches``: the branches that are open here; None: there are none.
+    ``reset``: of a server for tests; None: nobody may reset this one.
     ``troubles``: what fails now, for /readyz.
     """
     metrics, drain = Metrics(settings.shown_metrics), Drain()
@@ -267,6 +275,7 @@ def build_application(
         aggregation=aggregation,
         flow_control=flow_control,
         pages=pages,
+        reset=reset,
         logs=settings.logs,
     )
     application = filters.build(services, handler)

@@ -20,7 +20,7 @@ from kubechronicle.ops.errors import OperatorError, report_mistake
 
 def program() -> NoReturn:
     """Run the command of this process, and end it: the entry point of the installed programs."""
-    code = main()
+    code = _launch_ephemeral() if _is_ephemeral(sys.argv[1:]) else main()
     if command_first(sys.argv[1:])[:1] and command_first(sys.argv[1:])[0] in CLIENT_COMMANDS:
         try:
             terminal.flush()
@@ -29,6 +29,18 @@ def program() -> NoReturn:
         # Nothing is left to do. To take the interpreter apart would take a tenth of the time of a history command.
         os._exit(code)
     sys.exit(code)
+
+
+def _is_ephemeral(argv: Sequence[str]) -> bool:
+    """Check whether these arguments start a server for tests. A configuration file is not asked."""
+    given = ("--ephemeral", "--ephemeral=true")
+    return argv[:1] == ["serve"] and any(each in given for each in argv) and "--help" not in argv
+
+
+def _launch_ephemeral() -> int:
+    from kubechronicle.ops.ephemeral.launching import launch
+
+    return launch(sys.argv[1:], main)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

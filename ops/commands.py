@@ -119,7 +119,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     settings = load_settings(arguments)
     import trio
 
-    from kubechronicle.ops.server.serve import serve
+    if settings.ephemeral:
+        from kubechronicle.ops.ephemeral.server import serve
+    else:
+        from kubechronicle.ops.server.serve import serve
 
     with reported(settings.data_dir):
         trio.run(serve, settings)

@@ -98,7 +98,7 @@ def _start_and_follow(server: ServerProcess, **options: Any) -> ServerProcess:
 
 def _fork_or_launch(server: ServerProcess, command: list[str], environment: dict[str, str], log: IO[str]) -> Process:
     """Launch a server as a user does where a test asks for that, or sets variables, which an interpreter reads at its
-    start. Else fork it (tests/support/starting)."""
+    start. Else fork it (ops/ephemeral)."""
     if _deployed or server.variables or command[:1] != ServerProcess.command():
         return _launch(server, command, environment, log)
     return FORKS.start(command, environment, stderr=log)

@@ -54,6 +54,7 @@ HTTP_MAY_IMPORT = (
     "eventlog.queries.reads",
     "eventlog.records",
     "eventlog.request_parts",
+    "eventlog.reset",
     "eventlog.restarts",
     "eventlog.views",
     "eventlog.wake_up",
@@ -88,7 +89,10 @@ STAIRCASES = {
         "wire", "streaming", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
         "audit", "tracing", "flow_control", "operators", "aggregation", "handlers",
     ),
-    "ops": ("settings", "postgres", "server", "maintenance", "cluster", "client", "migration", "development", "bench"),
+    "ops": (
+        "settings", "postgres", "server", "ephemeral", "maintenance", "cluster", "client", "migration",
+        "development", "bench",
+    ),
 }  # fmt: skip
 MAX_MODULES = 25
 """Modules in one folder, beside its ``__init__``."""

@@ -1,4 +1,4 @@
-"""MemoryLog: a RevisionLog in memory with injected faults, for tests only.
+"""MemoryLog: a RevisionLog in memory, for servers of tests (ops/ephemeral), and with injected faults for our own tests.
 
 It satisfies the contract of log.py as PostgresLog does; the same contract suite runs against both. Several MemoryLogs
 may share one MemoryStore, as several replicas share one database:

@@ -195,6 +195,11 @@ class MemoryStore:
         self._rows = [row for row in self._rows if row.revision not in dropped]
         self.notify(self._listeners)
 
+    def keep_newest(self, rows: int) -> None:
+        """Compact the older half of the rows if there are more than so many."""
+        if len(self._rows) > rows:
+            self.compact(self._rows[len(self._rows) - rows // 2].revision)
+
     # Reading
 
     def head(self) -> Head:

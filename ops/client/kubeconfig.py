@@ -66,6 +66,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not verify the server's certificate")
 
 
+def of_file(file: Path, namespace: str = "", user: str = "") -> Target:
+    """Return the target of one file, for programs without flags. ``user``: impersonate this one. OperatorError."""
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    return load(parser.parse_args([f"--kubeconfig={file}", f"--namespace={namespace}", f"--as={user}"]), {})
+
+
 def load(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Target:
     """Return the target of the flags and the environment. OperatorError."""
     document = read_merged(arguments.kubeconfig, environment)

@@ -33,6 +33,7 @@ from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.reset import Reset
 from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.aggregation.foreign_objects import RemoteObjects
@@ -70,7 +71,7 @@ from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop, foreign_objects
 from kubechronicle.ops.server.outside.services import judge_of, service_addresses
 from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts
-from kubechronicle.ops.server.own_objects import OwnObjects, own_objects
+from kubechronicle.ops.server.own_objects import OwnObjects, is_own_lease, own_objects
 from kubechronicle.ops.server.plan import Plan
 
 if TYPE_CHECKING:
@@ -179,8 +180,13 @@ def _application(
         tracing=parts.tracing.tracing if parts.tracing is not None else None,
         recorder=parts.recorder,
         branches=parts.branches,
+        reset=_reset(storage.main, plan),
         troubles=partial(_troubles, failures, plan),
     )
+
+
+def _reset(main: Unit, plan: Plan) -> Reset | None:
+    return Reset(main.log, main.appender, is_own_lease, plan.forget) if plan.forget is not None else None
 
 
 def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:

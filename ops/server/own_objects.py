@@ -14,8 +14,10 @@ from kubechronicle.actors.loops.bootstrap.system_objects import Bootstrap
 from kubechronicle.actors.loops.service_accounts.legacy_tokens import CONFIG_MAP, LegacyTokenTracking
 from kubechronicle.actors.loops.services.cluster_ip_repair import ClusterIPRepair
 from kubechronicle.actors.loops.services.node_port_repair import NodePortRepair
+from kubechronicle.actors.loops.services.server_endpoints import LEASE_NAMESPACE, LEASES
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
+from kubechronicle.eventlog.records import Key
 from kubechronicle.http.health import HealthCheck, Unhealthy
 from kubechronicle.ops.server.plan import Plan
 
@@ -100,3 +102,8 @@ def own_objects(plan: Plan, store: Store) -> OwnObjects:
         trust=authentication_trust(store, plan.trust),
         legacy_tokens=LegacyTokenTracking(store),
     )
+
+
+def is_own_lease(key: Key) -> bool:
+    """Return True for the Leases by which servers tell that they run."""
+    return key.resource == LEASES and key.namespace == LEASE_NAMESPACE and key.name.startswith("apiserver-")

@@ -5,7 +5,7 @@ It holds no settings file, no Postgres and no signals, so that in-process tests 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,3 +134,5 @@ class Plan:
     """The states of all workers, as their parent tells them. None: the process has no sibling workers."""
     postmaster_epoch: PostmasterEpoch | None = None
     """Given if this process runs the database and alone appends to it (eventlog/sole_appender.py)."""
+    forget: Callable[[int], object] | None = None
+    """Forgets the history up to a revision, of a server for tests that may be reset (eventlog/reset.py)."""

@@ -74,12 +74,34 @@ class PreparedServer:
         out.flush()
 
 
-async def prepare(settings: Settings, inputs: Inputs, database: Running) -> PreparedServer:
-    """Make certificates and keys while the database starts, then make its schema or migrate it."""
+async def prepare(settings: Settings, inputs: Inputs, database: Running | None) -> PreparedServer:
+    """Make certificates and keys while the database starts, then make its schema or migrate it.
+
+    ``database``: None for a log in memory.
+    """
     warn_of_etcd(inputs.egress)
     pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
     shared = settings.shared_keys_encryption_file
     issuer = await _make_keys(settings, pki, names) if shared is None else None
+    url = await _prepare_databases(settings, inputs, database) if database is not None else ""
+    if issuer is None:
+        issuer = await _share_keys(settings, pki, names)
+    if settings.database_url is not None:
+        name = name_of(f"{bracketed(inputs.addresses.advertised)}:{inputs.addresses.port}")
+        await compare_trust(settings.database_direct_url or url, name, trust_of(settings, pki, issuer))
+    return PreparedServer(
+        inputs=inputs,
+        database_url=url,
+        postmaster_epoch=database.postmaster_epoch if database is not None else None,
+        pki=pki,
+        names=names,
+        issuer=issuer,
+        kubeconfig=pki.write_admin_kubeconfig(server=inputs.addresses.url, serving_ca=settings.tls_cert_file),
+    )
+
+
+async def _prepare_databases(settings: Settings, inputs: Inputs, database: Running) -> str:
+    """Make or migrate the schemas, and return the URL of the database."""
     url = await database()
     patience = settings.storage_initialization_timeout if settings.database_url is not None else 0.0
     for name in await patiently(partial(migrate, settings.database_direct_url or url), patience):
@@ -89,20 +111,7 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running) -> Prep
             log.info("Changed the schema", extra={"file": name, "database": override.name})
     if settings.database_direct_url is not None:
         await patiently(partial(check_pooler, url), patience)
-    if issuer is None:
-        issuer = await _share_keys(settings, pki, names)
-    if settings.database_url is not None:
-        name = name_of(f"{bracketed(inputs.addresses.advertised)}:{inputs.addresses.port}")
-        await compare_trust(settings.database_direct_url or url, name, trust_of(settings, pki, issuer))
-    return PreparedServer(
-        inputs=inputs,
-        database_url=url,
-        postmaster_epoch=database.postmaster_epoch,
-        pki=pki,
-        names=names,
-        issuer=issuer,
-        kubeconfig=pki.write_admin_kubeconfig(server=inputs.addresses.url, serving_ca=settings.tls_cert_file),
-    )
+    return url
 
 
 async def _make_keys(settings: Settings, pki: Pki, names: Names) -> ServiceAccountIssuer:

@@ -17,6 +17,7 @@ import trio
 
 from kubechronicle.actors.supervisor import ChildSpec, Tasks
 from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
@@ -30,6 +31,7 @@ from kubechronicle.ops.server.collectors.storage import ClockCollector, SizeColl
 from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.databases.agreement import LayoutGuard, agree, open_databases
 from kubechronicle.ops.server.databases.overrides import Override
+from kubechronicle.ops.server.databases.units import OtherDatabase
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
@@ -152,27 +154,62 @@ async def run_server(
         layout, others = await agree(revision_log, databases)
         for difference in await differences(plan.database_direct_url or database_url, plan.overrides):
             log.warning("--database-url-overrides: %s", difference)
+        logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
+
+        def attend(assembly: Assembly) -> list[ChildSpec]:
+            guard = plain(LayoutGuard(layout, assembly.views).run)
+            nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
+            registry = assembly.application.metrics.registry
+            registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
+            registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
+            if revision_log.standby is not None:
+                registry.register(StandbyCollector(revision_log.standby))
+            witnesses = witnesses_of(plan, assembly.outgoing, list(logs.items()))
+            if witnesses:
+                registry.register(WitnessCollector(witnesses))
+            return [*background, *_tasks(assembly, logs, plan), *tasks_of(witnesses, plan.leading)]
+
+        await serve_log(
+            revision_log,
+            plan,
+            shutdown,
+            report_ready,
+            attend=attend,
+            others=others,
+            report_serving=report_serving,
+            failures=failures,
+        )
+        nursery.cancel_scope.cancel()
+
+
+async def serve_log(
+    stored_log: RevisionLog,
+    plan: Plan,
+    shutdown: Shutdown,
+    report_ready: Callable[[], object],
+    *,
+    attend: Callable[[Assembly], Iterable[ChildSpec]],
+    others: Sequence[OtherDatabase] = (),
+    report_serving: Callable[[], object] = lambda: None,
+    failures: TaskFailures,
+) -> None:
+    """Serve over an open log until stopped.
+
+    ``attend``: called with the server before it runs; it returns the tasks beside the server's own.
+    """
+    async with trio.open_nursery() as nursery:
         encryption = Encryption(plan.encryption, server=plan.server)
         cycles = Cycles()
         freed = FreeMemory(cycles)
         up = trio.Event()
         nursery.start_soon(partial(keep_running, "encryption", encryption.run, failures, up=up))
         await up.wait()
-        assembly = assemble(revision_log, plan, encryption, others, failures)
-        guard = plain(LayoutGuard(layout, assembly.views).run)
-        nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
-        logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
-        witnesses = witnesses_of(plan, assembly.outgoing, list(logs.items()))
-        tasks = [*background, *_tasks(assembly, logs, plan, cycles, freed), *tasks_of(witnesses, plan.leading)]
-        nursery.start_soon(Tasks(tasks, failures).run)
-        registry = assembly.application.metrics.registry
-        if witnesses:
-            registry.register(WitnessCollector(witnesses))
-        registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
-        registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
-        cycles.register(registry)
-        if revision_log.standby is not None:
-            registry.register(StandbyCollector(revision_log.standby))
+        assembly = assemble(stored_log, plan, encryption, others, failures)
+        for unit in assembly.storage.every:
+            unit.views.on_erased(freed.wanted)
+        memory = [ChildSpec(name="cycles", run=plain(cycles.run)), ChildSpec(name="free-memory", run=plain(freed.run))]
+        nursery.start_soon(Tasks([*memory, *attend(assembly)], failures).run)
+        cycles.register(assembly.application.metrics.registry)
         await nursery.start(_run_then_stop, assembly, nursery.cancel_scope)
         begin_collections(cycles, freed)
         shutdown.assembly = assembly
@@ -202,13 +239,9 @@ async def report_when_ready(problem: Callable[[], str], report: Callable[[], obj
     report()
 
 
-def _tasks(
-    assembly: Assembly, logs: Mapping[str, PostgresLog], plan: Plan, cycles: Cycles, freed: FreeMemory
-) -> list[ChildSpec]:
+def _tasks(assembly: Assembly, logs: Mapping[str, PostgresLog], plan: Plan) -> list[ChildSpec]:
     """Return the tasks of a server on Postgres beside its tree. ``logs``: the main one first."""
-    for unit in assembly.storage.every:
-        unit.views.on_erased(freed.wanted)
-    tasks = [ChildSpec(name="cycles", run=plain(cycles.run)), ChildSpec(name="free-memory", run=plain(freed.run))]
+    tasks: list[ChildSpec] = []
     if assembly.sole is not None:
         tasks.append(ChildSpec(name="sole-appender", run=plain(assembly.sole.run)))
     for number, (name, each) in enumerate(logs.items()):

@@ -107,7 +107,7 @@ def _rate(value: Any) -> float:
     return float(text)
 
 
-def _seconds(value: Any) -> float:
+def seconds(value: Any) -> float:
     text = _text(value)
     if text == "0":
         return 0.0
@@ -117,10 +117,10 @@ def _seconds(value: Any) -> float:
 
 
 def _event_ttl(value: Any) -> float:
-    seconds = _seconds(value)
-    if seconds > LONGEST_EVENT_TTL:
+    length = seconds(value)
+    if length > LONGEST_EVENT_TTL:
         raise ValueError("must be less than 290 years; 0s keeps Events for ever")
-    return seconds
+    return length
 
 
 def _is_address(hint: Any) -> bool:
@@ -303,7 +303,7 @@ HOOKS: dict[Any, Callable[[Any], Any]] = {
     types.Count: _count,
     types.WorkerCount: _workers,
     types.Rate: _rate,
-    types.Seconds: _seconds,
+    types.Seconds: seconds,
     types.EventTTL: _event_ttl,
     types.Text: _text,
     types.Name: _text,

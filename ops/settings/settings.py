@@ -140,6 +140,8 @@ class Settings:
     storage_initialization_timeout: types.Seconds
     data_dir: types.Directory
     workers: types.WorkerCount
+    ephemeral: bool
+    ephemeral_linger: types.Seconds
     service_cluster_ip_range: types.ServiceRanges
     service_node_port_range: types.PortRange
     runtime_config: types.Pairs | None

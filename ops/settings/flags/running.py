@@ -48,6 +48,16 @@ FLAGS = (
         "each process.",
     ),
     Flag(
+        name="ephemeral", placeholder="true|false", default="false", switch=True,
+        help="For tests: keep the log in memory, and the keys in a directory that is removed at the end unless "
+        "--data-dir names it. The server can be reset (docs/testing.md).",
+    ),
+    Flag(
+        name="ephemeral-linger", placeholder="DURATION", default="5m0s",
+        help="How long a prepared process without servers waits for the next start with --ephemeral, which it makes "
+        "fast; 0s: no such process is started.",
+    ),
+    Flag(
         name="service-cluster-ip-range", placeholder="CIDR", default="10.0.0.0/24",
         help="The range of cluster IPs. Its first address belongs to the Service `kubernetes`. For dual-stack: one "
         "range of IPv4 and one of IPv6, comma-separated, the primary first. ServiceCIDR objects add further ranges.",

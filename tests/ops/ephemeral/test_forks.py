@@ -1,4 +1,4 @@
-"""Forks that stand for servers in tests (tests/support/starting): their output, ends and environment."""
+"""Forks that stand for servers in tests (ops/ephemeral): their output, ends and environment."""
 
 from __future__ import annotations
 
