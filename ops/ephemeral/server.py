@@ -34,6 +34,7 @@ NOT_TOGETHER: Final = (
     "database_url_overrides",
     "history_database_url",
     "history_archive",
+    "witness",
     "shared_keys_encryption_file",
 )
 
