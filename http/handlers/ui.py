@@ -45,10 +45,6 @@ class Ui:
     def paths(self) -> list[str]:
         return [PREFIX]
 
-    def size(self) -> int:
-        """Return the bytes of all files."""
-        return sum(len(file.body) for file in self._files.values())
-
     def answer(self, request: Request) -> Response | None:
         """Answer a path of the page; None for any other path."""
         if request.method not in ("GET", "HEAD"):

@@ -1,17 +1,16 @@
-// The page: routing by its address, keys, theme. Addresses are like #/timeline?by=user.
+// The page: routing by its address, keys, theme. Addresses are like #/happened?q=alice. A view is loaded when it is shown.
 
 import { h, isLocal, useLocal, write, writeTitle } from "./dom.js";
-import { timeline } from "./timeline.js";
-import { cluster } from "./cluster.js";
-import { incident } from "./incident.js";
-import { object } from "./object.js";
-import { search } from "./search.js";
-import { deleted } from "./deleted.js";
-import { policies } from "./policies.js";
+import { failed } from "./changes.js";
+import { icon } from "./icons.js";
 
-const PAGES = { timeline, cluster, incident, object, search, deleted, policies };
-const KEYS = [["t", "Timeline"], ["l", "Cluster at a moment"], ["i", "Incident: what changed before a moment"], ["s", "Search"], ["d", "Deleted objects"], ["p", "Policies that only audit"],
-  ["/", "To the first field to search in"],
+const PAGES = {
+  happened: () => import("./home.js"), timeline: () => import("./timeline.js"), cluster: () => import("./cluster.js"), incident: () => import("./incident.js"),
+  object: () => import("./object.js"), search: () => import("./search.js"), deleted: () => import("./deleted.js"), policies: () => import("./policies.js"), missing: () => import("./missing.js"),
+};
+const FIRST = "happened";
+const KEYS = [["h", "What happened"], ["t", "Timeline"], ["l", "Cluster at a moment"], ["i", "Incident: what changed before a moment"], ["s", "Search"], ["d", "Deleted objects"], ["p", "Policies that only audit"],
+  ["/", "To the search box; twice: to the first field of the page"],
   ["j and k", "Down and up in a list"], ["Enter", "Open the selection"], ["c", "To the chart: arrows, Shift and arrows, Enter, −"],
   ["[ and ]", "Of an object: the revision before, the one after; of the cluster: the change"], ["u", "Times: UTC or local"], ["x", "Theme: as the system has it, dark, light"], ["?", "These keys"]];
 const THEMES = ["system", "dark", "light"];
@@ -29,19 +28,31 @@ function go(page, query = {}) {
 
 let shown = "";
 
-function render() {
+async function render() {
   const [path, asked] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").map((part) => decodeURIComponent(part));
-  const page = Object.hasOwn(PAGES, name) && (name !== "object" || rest.length === 3) ? name : "timeline";
+  const [name, ...rest] = path.split("/").map(decoded);
+  const wanted = name || FIRST;
+  const exists = Object.hasOwn(PAGES, wanted) && wanted !== "missing" && rest.length === (wanted === "object" ? 3 : 0);
+  const page = exists ? wanted : "missing";
   current.controller.abort();
   const controller = new AbortController();
+  current = { keys: null, controller };
   const held = focusedIn(main);
   const scrolled = document.querySelector(".scroll")?.scrollTop;
-  const made = PAGES[page]({ path: rest, query: new URLSearchParams(asked ?? ""), go, signal: controller.signal });
-  current = { keys: made.keys, controller };
+  const query = new URLSearchParams(asked ?? "");
+  let made;
+  try {
+    made = (await PAGES[page]())[page]({ path: page === "missing" ? [path] : rest, query, go, signal: controller.signal });
+  } catch (error) {
+    if (!controller.signal.aborted) failed(main, error);
+    return;
+  }
+  if (controller.signal.aborted) return; // another view was asked for meanwhile
+  current.keys = made.keys;
   main.replaceChildren(made.element);
   main.dataset.address = location.hash;
   writeTitle(`${made.title} · kubechronicle`);
+  find.elements.find.value = page === FIRST ? query.get("q") ?? "" : "";
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.page === page) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -50,9 +61,26 @@ function render() {
   const same = shown === page + rest.join("/");
   shown = page + rest.join("/");
   if (same) restore(held, scrolled);
-  else if (document.activeElement !== document.body || held) main.focus({ preventScroll: true });
+  else if (![document.body, find.elements.find].includes(document.activeElement) || held) main.focus({ preventScroll: true });
   if (!same) scrollTo(0, 0);
 }
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // a mistyped address
+  }
+}
+
+// -- search ----------------------------------------------------------------------------------------------------------
+
+const find = document.getElementById("find");
+find.addEventListener("submit", (event) => {
+  event.preventDefault();
+  go("happened", find.elements.find.value.trim() ? { q: find.elements.find.value.trim() } : {});
+});
+for (const link of document.querySelectorAll("nav a")) link.prepend(icon(link.dataset.icon));
 
 // Return the focused element by attributes that survive a new rendering.
 function focusedIn(element) {
@@ -123,15 +151,15 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 
 function step(by) {
-  const links = [...main.querySelectorAll("tbody a.object, tbody a[data-rev]")];
+  const links = [...main.querySelectorAll("tbody a.object, tbody a[data-rev], .row .deed .object")];
   if (!links.length) return;
   const place = links.indexOf(document.activeElement);
   links[Math.min(Math.max(place + by, 0), links.length - 1)].focus();
 }
 
 const ACTIONS = {
-  t: () => go("timeline"), l: () => go("cluster"), i: () => go("incident"), s: () => go("search"), d: () => go("deleted"), p: () => go("policies"),
-  "/": () => main.querySelector("[data-search]")?.focus(),
+  h: () => go("happened"), t: () => go("timeline"), l: () => go("cluster"), i: () => go("incident"), s: () => go("search"), d: () => go("deleted"), p: () => go("policies"),
+  "/": () => find.elements.find.select(),
   c: () => main.querySelector(".frame")?.focus(),
   j: () => step(1), k: () => step(-1), u: turnTimes, x: turn, "?": () => help.showModal(),
 };
@@ -141,6 +169,9 @@ document.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input:not([type=radio], [type=checkbox]), select, textarea");
   if (typing) {
     if (event.key === "Escape") event.target.blur();
+    else if (event.key === "/" && event.target === find.elements.find && !event.target.value) main.querySelector("[data-search]")?.focus();
+    else return;
+    event.preventDefault();
     return;
   }
   const action = current.keys?.(event.key) || ACTIONS[event.key];

@@ -190,7 +190,9 @@ class Page:
         )
 
     async def screenshot(self, file: Path, *, whole: bool = False) -> None:
-        taken = await self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        """Write what the page shows, as PNG or, for pages of docs, as a small WebP."""
+        form = {"format": "webp", "quality": 82} if file.suffix == ".webp" else {"format": "png"}
+        taken = await self.call("Page.captureScreenshot", captureBeyondViewport=whole, **form)
         await trio.Path(file).write_bytes(base64.b64decode(taken["data"]))
 
 

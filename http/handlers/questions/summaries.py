@@ -8,6 +8,10 @@
     ?summary=causes       one change, named by metadata.name=N, with the chain of its causes (actors/history/causes.py)
     ?summary=consequences the deletions that followed from such changes, with the objects; with
                           &include=clusterrevisions also from changes of cluster-scoped objects
+    ?summary=activity     the changes of people and their programs, newest first in pages, each with what followed; with
+                          &include=clusterrevisions also those of cluster-scoped objects, with &controllers=shown also
+                          rows of controllers, with &text= only changes that put a text into an object or removed it
+    ?summary=lanes        the changes as columns of numbers, newest first in pages, with the state after each
     ?summary=tree         an object with its owners, dependents, changes and Events in a time
     ?summary=retention    whether all changes after a revision (revision.from=N+1) are kept, for feeds
     ?summary=extent       what such a search covers, and since when: for answers that nothing was found
@@ -31,6 +35,8 @@ from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.incident import incident
 from kubechronicle.actors.history.log_changes import NEVER
+from kubechronicle.actors.history.overviews.activity import ActivityOptions, activity
+from kubechronicle.actors.history.overviews.lanes import lanes
 from kubechronicle.actors.history.retention import retention
 from kubechronicle.actors.history.revision_selection import revisions_named
 from kubechronicle.actors.history.revisions import ChangeReads
@@ -143,6 +149,22 @@ async def _incident(question: HistoryQuestion) -> dict[str, Any]:
     return await incident(main.changes.log, main.changes, main.selected, everything=question.everything)
 
 
+async def _activity(question: HistoryQuestion) -> dict[str, Any]:
+    """Return the changes of people to objects that are in the main log. StatusError 400."""
+    query = question.context.query
+    shown = query.get("controllers")
+    if shown not in ("", "shown"):
+        raise status.bad_request(f"controllers={shown}: must be shown, or left out")
+    options = ActivityOptions(question.everything, controllers=bool(shown), text=query.get("text"))
+    main = await question.changes.main(question.rt, question.selection)
+    return await activity(main.changes, main.selected, options)
+
+
+async def _lanes(question: HistoryQuestion) -> dict[str, Any]:
+    main = await question.changes.main(question.rt, question.selection)
+    return await lanes(main.changes, main.selected, everything=question.everything)
+
+
 async def _tree(question: HistoryQuestion) -> dict[str, Any]:
     """Return an object that is in the main log among its owners and dependents."""
     main = await question.changes.main(question.rt, question.selection)
@@ -156,6 +178,8 @@ SUMMARIES: Final[Mapping[str, Callable[[HistoryQuestion], Awaitable[dict[str, An
     "groups": _groups,
     "extent": _extent,
     "incident": _incident,
+    "activity": _activity,
+    "lanes": _lanes,
     "retention": _retention,
     "tree": _tree,
     "causes": _causes,

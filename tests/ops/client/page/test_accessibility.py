@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[4]
 AXE = ROOT / ".cache" / "axe" / "package" / "axe.min.js"
 WEB = "#/object/shop/configmaps/cart"
 PAGES = (
+    "#/happened",
+    "#/happened?q=admin+created",
+    "#/nowhere",
     "#/timeline",
     "#/cluster",
     "#/cluster?ns=shop",

@@ -258,7 +258,7 @@ async def test_ranges_fit_the_changes(chromium: Browser, served: Served) -> None
 
 async def test_search_and_deleted_objects(chromium: Browser, served: Served) -> None:
     page = await open_page(chromium, served.admin, "#/search")
-    await page.press("/", *"web", "Enter")
+    await page.press("/", "/", *"web", "Enter")
     await page.wait(f"location.hash.includes('name=web') && {SETTLED} && {THREE}")
     await go_to(page, "#/search?field=spec.replicas&operation=Update&s=1")
     assert "spec.replicas: 3 → 5" in await page.text("tbody")
@@ -324,7 +324,16 @@ async def test_hidden_objects_and_errors_are_explained(chromium: Browser, served
 
 
 async def test_layout_themes_and_focus(chromium: Browser, served: Served) -> None:
-    pages = ("#/timeline", WEB, f"{WEB}?tab=blame", f"{WEB}?tab=readers", "#/search?s=1", "#/deleted", "#/policies")
+    pages = (
+        "#/happened",
+        "#/timeline",
+        WEB,
+        f"{WEB}?tab=blame",
+        f"{WEB}?tab=readers",
+        "#/search?s=1",
+        "#/deleted",
+        "#/policies",
+    )
     page = await open_page(chromium, served.admin, pages[0])
     for hash_ in pages:
         await go_to(page, hash_)
@@ -347,24 +356,25 @@ async def test_layout_themes_and_focus(chromium: Browser, served: Served) -> Non
     # The focus is visible, and moves in the order of the page.
     await page.eval("document.getElementById('main').blur()")
     focused = []
-    for _ in range(14):
+    for _ in range(15):
         await page.press("Tab")
         focused.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
         assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", focused
-    assert focused[:13] == [
+    assert focused[:14] == [
         "Skip to the content",
         "kubechronicle",
+        "find",
+        "Times: UTC",
+        "Theme: light",
+        "Keys",
+        "Home",
         "Timeline",
         "Cluster",
         "Incident",
         "Search",
         "Deleted",
         "Policies",
-        "Times: UTC",
-        "Theme: light",
-        "Keys",
         "name",
-        "kind",
     ]
 
 
