@@ -25,6 +25,7 @@ from kubechronicle.actors.admission.chain import (
     State,
     forbidden,
 )
+from kubechronicle.actors.admission.token_audiences import check_audience
 from kubechronicle.api.access.pod_references import ACCOUNTS, CLAIMS, CONFIG_MAPS, MIRROR, SECRETS, references
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
@@ -51,8 +52,6 @@ KUBELET_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
 # Certificate requests, and the signers of nodes' certificates.
 CERTIFICATES: Final = "certificatesigningrequests.certificates.k8s.io"
 NODE_SIGNERS: Final = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
-# Verb that allows tokens for an audience that no volume of the pod has. The audience is the resource.
-AUDIENCE_VERB: Final = "request-serviceaccounts-token-audience"
 
 # Fields of a claim's status that a kubelet may change.
 CLAIM_STATUS: Final = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
@@ -270,7 +269,7 @@ def _without_claim_status(claim: Object) -> Object:
 def _token(node: str, attributes: Attributes, state: State) -> None:
     pod = _pod_of_token(node, attributes, state)
     if pod is not None:
-        _audience(attributes, pod.object(), state)
+        check_audience(attributes, pod.object(), state)
 
 
 def _token_for_any_audience(node: str, attributes: Attributes, state: State) -> None:
@@ -297,49 +296,6 @@ def _pod_of_token(node: str, attributes: Attributes, state: State) -> Entry | No
     if _node_of(pod) != node:
         raise forbidden(attributes, "node requested token bound to a pod scheduled on a different node")
     return pod
-
-
-def _audience(attributes: Attributes, pod: Object, state: State) -> None:
-    """Reject an audience that no volume of the pod has (ServiceAccountNodeAudienceRestriction, KEP-4412)."""
-    audiences = ((attributes.object or {}).get("spec") or {}).get("audiences") or []
-    if len(audiences) > 1:
-        raise forbidden(attributes, "node may only request 0 or 1 audiences")
-    audience = audiences[0] if audiences else ""
-    if audience in _audiences_of(pod, state):
-        return
-    who = attributes.who
-    if not state.permits(who, AUDIENCE_VERB, "", audience, attributes.name, attributes.namespace):
-        why = f"{who.user} is not authorized to request tokens for this audience"
-        raise forbidden(attributes, f"audience {go_quote(audience)} not found in pod spec volume, {why}")
-
-
-def _audiences_of(pod: Object, state: State) -> set[str]:
-    """Return the audiences of the tokens in the pod's volumes and of those for the CSI drivers of its volumes."""
-    audiences: set[str] = set()
-    for volume in (pod.get("spec") or {}).get("volumes") or ():
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            if source.get("serviceAccountToken") is not None:
-                audiences.add(source["serviceAccountToken"].get("audience", ""))
-        driver = state.peek("csidrivers.storage.k8s.io", "", _driver_of(volume, pod["metadata"], state))
-        if driver is not None:
-            requests = (driver.object().get("spec") or {}).get("tokenRequests") or ()
-            audiences.update(request.get("audience", "") for request in requests)
-    return audiences
-
-
-def _driver_of(volume: Object, metadata: Object, state: State) -> str:
-    """Return the CSI driver of a pod's volume: inline, or of its claim's or generated claim's volume; "": none."""
-    claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
-    if (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
-        claim = f"{metadata['name']}-{volume['name']}"
-    if not claim:
-        inline: str = (volume.get("csi") or {}).get("driver", "")
-        return inline
-    bound = state.peek(CLAIMS, metadata["namespace"], claim)
-    name = (bound.object().get("spec") or {}).get("volumeName", "") if bound is not None else ""
-    held = state.peek("persistentvolumes", "", name) if name else None
-    driver: str = ((held.object().get("spec") or {}).get("csi") or {}).get("driver", "") if held is not None else ""
-    return driver
 
 
 def _certificate(node: str, attributes: Attributes, state: State) -> None:

@@ -20,6 +20,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.kubelets import kubelet_of, read_object
+from kubechronicle.http.handlers.write_request import showing_warnings
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.addresses import Reach
 from kubechronicle.http.outgoing.networks import Network
@@ -62,7 +63,8 @@ async def connect(backend: Backend, request: Request, context: Context, rt: Reso
     namespace = info.namespace if rt.namespaced else ""
     notes = {} if context.audit is None else context.audit.annotations
     target = Target(rt=rt, namespace=namespace, name=info.name, subresource="proxy", who=who, annotations=notes)
-    await backend.store.writes.admit_connect(caller, target, options)
+    with showing_warnings(context, target):
+        await backend.store.writes.admit_connect(caller, target, options)
     scheme, name, port = split_id(info.name, rt.resource.removesuffix("s"))
     location = await LOCATORS[rt.resource](backend, context, namespace, scheme, name, port)
     joined = join_path(str(options.get("path") or ""))

@@ -118,7 +118,9 @@ def token_volume(name: str, **token: str) -> Any:
 async def test_a_kubelet_requests_tokens_for_the_audiences_of_its_pods(autojump_clock: MockClock) -> None:
     storage, accounts = "/apis/storage.k8s.io/v1", "/api/v1/namespaces/default/serviceaccounts"
     async with cluster() as server:
-        for driver, audience in (("inline.example", "one"), ("bound.example", "two"), ("other.example", "four")):
+        drivers = {"inline.example": "one", "bound.example": "two", "other.example": "four"}
+        drivers["pd.csi.storage.gke.io"] = "old"
+        for driver, audience in drivers.items():
             spec = {"tokenRequests": [{"audience": audience}]}
             await server.post(f"{storage}/csidrivers", {"metadata": {"name": driver}, "spec": spec})
         size = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
@@ -134,6 +136,7 @@ async def test_a_kubelet_requests_tokens_for_the_audiences_of_its_pods(autojump_
             token_volume("vault", audience="vault"),
             {"name": "inline", "csi": {"driver": "inline.example"}},
             {"name": "bound", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "former", "gcePersistentDisk": {"pdName": "d"}},
         ]
         body = pod("p", node="n1")
         body["spec"] |= {"serviceAccountName": "a", "volumes": volumes}
@@ -144,9 +147,9 @@ async def test_a_kubelet_requests_tokens_for_the_audiences_of_its_pods(autojump_
             spec = {"audiences": list(audiences), "boundObjectRef": bound}
             return await as_node(server, "POST", f"{accounts}/a/token", {"spec": spec})
 
-        for audience in ("vault", "one", "two"):
+        for audience in ("vault", "one", "two", "old"):
             assert (await request_token(audience)).ok()["spec"]["audiences"] == [audience]
-        rejection = 'audience "%s" not found in pod spec volume, system:node:n1 is not authorized to request tokens for'
+        rejection = 'system:node:n1 is not authorized to request tokens for audience "%s"'
         for audience in ("four", "https://kubernetes.default.svc.cluster.local", "bank"):
             assert rejection % audience in (await request_token(audience)).refused(403)["message"]
         assert rejection % "" in (await request_token()).refused(403)["message"]
@@ -160,6 +163,14 @@ async def test_a_kubelet_requests_tokens_for_the_audiences_of_its_pods(autojump_
             f"{rbac}/clusterrolebindings", {"metadata": {"name": "bank"}, "roleRef": reference, "subjects": subjects}
         )
         (await request_token("bank")).ok()
+        for driver in ("inline.example", "pd.csi.storage.gke.io"):
+            (await server.ask("DELETE", f"{storage}/csidrivers/{driver}")).ok()
+        (await request_token("two")).ok()
+        message = (await request_token("bank")).refused(403)["message"]
+        assert message.endswith(
+            'error validating audience "bank": [csidriver.storage.k8s.io "inline.example" not found, '
+            'csidriver.storage.k8s.io "pd.csi.storage.gke.io" not found]'
+        )
 
 
 async def test_a_kubelet_requests_certificates_in_its_own_name(autojump_clock: MockClock) -> None:

@@ -264,6 +264,17 @@ async def test_connections_are_admitted_with_their_options(hooks: Hooks) -> None
     assert (request["oldObject"], request["options"]) == (None, None)
 
 
+async def test_warnings_about_a_connection_are_shown(hooks: Hooks) -> None:
+    hooks.replies = {"a": {"allowed": True, "warnings": ["careful"]}}
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["*/*"]}]
+    async with open_server() as server:
+        await configure(server, "validating", webhook("a", rules=rules))
+        for path in ("nodes/n/proxy", "namespaces/default/pods/p/proxy/x", "namespaces/default/pods/p/exec?command=ls"):
+            answer = await server.ask("POST", f"/api/v1/{path}")
+            assert answer.header_all("warning") == ['299 - "careful"']
+            answer.refused(404)
+
+
 async def test_an_eviction_follows_the_options_that_a_webhook_has_left(hooks: Hooks) -> None:
     pods = "/api/v1/namespaces/default/pods"
     hooks.replies = {"a": adding("/deleteOptions", {"dryRun": ["All"]})}
