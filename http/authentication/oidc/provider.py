@@ -1,8 +1,8 @@
 """An identity provider: its discovery (OpenID Connect Discovery 1.0 §4) and its keys, over HTTPS.
 
 Discovery is tried every 10 seconds until it succeeds. Before, all tokens of the provider are rejected. Its keys are
-fetched after discovery, once an hour, so that withdrawn keys are dropped, and for a token that no known key verifies.
-Any client can send such tokens. So waiting requests share one fetch, and fetches are rare: REFETCHES at once, then one
+fetched for a token that no known key verifies, so for the first one, and then once an hour, so that withdrawn keys are
+dropped. Any client can send such tokens. So waiting requests share one fetch, and fetches are rare: REFETCHES at once, then one
 every REFETCH_INTERVAL seconds. Keys stay while the provider can't be reached.
 """
 
@@ -92,9 +92,9 @@ class Provider:
     async def run(self) -> None:
         """Discover the provider and renew its keys until cancelled."""
         while True:
-            if self.ready:
+            if self._keys:
                 await self.refresh()
-            else:
+            elif not self.ready:
                 await self._try(self.discover)
             await trio.sleep(RENEWAL_INTERVAL if self.ready else DISCOVERY_INTERVAL)
 
@@ -124,10 +124,7 @@ class Provider:
         return True
 
     async def discover(self) -> None:
-        """Fetch the discovery document and the keys.
-
-        Raises ProviderError if the document can't be used. A failure to fetch the keys is only logged.
-        """
+        """Fetch the discovery document. Raises ProviderError if it can't be used."""
         answer = await self._get(self._discovery_url)
         document = _object(answer.body)
         if document.get("issuer") != self.issuer:
@@ -143,7 +140,6 @@ class Provider:
             raise ProviderError(f"provider returned a JWKS URL that is not https: {go_quote(keys_url[:200])}")
         self._keys_url, self._discovered_at = keys_url, self._now()
         self.problem = ""
-        await self.refresh()
         self._changed.set()
 
     async def refresh(self) -> None:
