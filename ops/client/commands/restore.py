@@ -22,6 +22,7 @@ from kubechronicle.ops.client.restoring.consequences import FLAG
 from kubechronicle.ops.client.restoring.documents import agreed, result_document, step_document
 from kubechronicle.ops.client.restoring.losses import LOST, losses, losses_document, print_losses
 from kubechronicle.ops.client.restoring.planner import Planner
+from kubechronicle.ops.client.restoring.reversal_texts import SIGNS
 from kubechronicle.ops.client.restoring.steps import Result, object_name
 from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
 from kubechronicle.ops.client.session import Session
@@ -41,14 +42,6 @@ EXAMPLES: Final = """\
   kubectl chronicle restore deployments -A --to 2h             a kind in all namespaces
 exit code: 0 all restored (or nothing to do), 3 something stays lost, which is listed, 2 for errors
 """
-SIGNS: Final[Mapping[Action, tuple[str, str]]] = {
-    "create": ("+", "new"),
-    "update": ("~", "who"),
-    "replace": ("±", "old"),
-    "delete": ("-", "old"),
-    "leave": ("·", "dim"),
-    "rebind": ("~", "who"),
-}
 WORDS: Final[Mapping[Action, str]] = {
     "create": "recreate",
     "update": "revert",

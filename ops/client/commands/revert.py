@@ -6,22 +6,23 @@ api/history/reverting.py merges the states, and restoring/ tries and carries out
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from kubechronicle.api.history.restore_plan import Step
-from kubechronicle.api.history.reverting import Conflict
-from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output
-from kubechronicle.ops.client.commands.restore import SIGNS, confirm, print_results
-from kubechronicle.ops.client.output import Progress, Screen
+from kubechronicle.ops.client.commands.restore import confirm, print_results
+from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.restoring.consequences import FLAG, AllKinds, listed
-from kubechronicle.ops.client.restoring.documents import step_document
 from kubechronicle.ops.client.restoring.losses import LOST, losses, losses_document, print_losses
-from kubechronicle.ops.client.restoring.steps import Restorer, Result, object_name
-from kubechronicle.ops.client.restoring.trial import tried
+from kubechronicle.ops.client.restoring.reversal_texts import (
+    carry_out,
+    kept,
+    name_of,
+    plan_document,
+    print_plan,
+    tried_plan,
+)
+from kubechronicle.ops.client.restoring.steps import Restorer, Result
 from kubechronicle.ops.client.restoring.user_changes import (
     Reversal,
     UserChanges,
@@ -31,7 +32,6 @@ from kubechronicle.ops.client.restoring.user_changes import (
     reversals,
 )
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, scopes_in, scopes_of
-from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
 from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_reason_flag, add_subject_flags
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     changes = merged(own, lost) if arguments.with_consequences else own
     of_owners = {(kind.group, kind.kind): kind for kind in present.all} | changes.kinds
     trial = Restorer(client, of_owners, timeout=TIMEOUT, dry_run=True)
-    plan = _tried(trial, reversals(client, changes))
+    plan = tried_plan(trial, reversals(client, changes))
     left = [] if arguments.with_consequences else reversals(client, lost)
     if is_text:
         _print_plan(session, own, plan)
@@ -98,26 +98,18 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[Result] = []
     if to_do and not arguments.dry_run:
         confirm(arguments, is_text=is_text, done="undone", does="undoes")
-        results = _carry_out(Restorer(client, of_owners, timeout=TIMEOUT, remerges=False), to_do)
+        results = carry_out(Restorer(client, of_owners, timeout=TIMEOUT, remerges=False), to_do, "undoing")
         if is_text:
             print_results(screen, results, "undone")
     unread = dict.fromkeys(query.warnings, "not searched") | changes.skipped | lost.skipped
     stays = losses([each.step for each in plan if each.step is not None], results, replace=True, unread=unread)
-    stays += [(_name(each), f"{_field(conflict)}{conflict.why}") for each in plan for conflict, _ in each.conflicts]
-    stays += [(_name(each), f"it was deleted in consequence; {FLAG} brings it back") for each in left if each.step]
+    stays += kept(plan)
+    stays += [(name_of(each), f"it was deleted in consequence; {FLAG} brings it back") for each in left if each.step]
     if is_text:
         print_losses(screen, stays)
     else:
-        screen.document(_document(plan, results) | {"lost": losses_document(stays)})
+        screen.document(plan_document(plan, results) | {"lost": losses_document(stays)})
     return LOST if stays else 0
-
-
-def _name(reversal: Reversal) -> str:
-    return object_name(reversal.key) + (f" -n {reversal.key[2]}" if reversal.key[2] else "")
-
-
-def _field(conflict: Conflict) -> str:
-    return f"{conflict.field}: " if conflict.field else ""
 
 
 def _nothing(session: Session, query: RevisionQuery) -> int:
@@ -134,88 +126,18 @@ def _nothing(session: Session, query: RevisionQuery) -> int:
     return 0
 
 
-def _tried(trial: Restorer, plan: Sequence[Reversal]) -> list[Reversal]:
-    """Return the plan with the server's objections. An object that the user has replaced may be replaced again."""
-    steps = [each.step for each in plan if each.step is not None]
-    done = {step.key: step for step in tried(trial, steps, replaceable=lambda step: bool(step.why))}
-    return [each if each.step is None else replace(each, step=done[each.key]) for each in plan]
-
-
 def _print_left(screen: Screen, left: Sequence[Reversal]) -> None:
     """Print the deletions that followed from the user's changes, and that the plan leaves as they are."""
-    gone = [_name(each) for each in left if each.step is not None]
+    gone = [name_of(each) for each in left if each.step is not None]
     if gone:
         screen.line(
             Painted(f"{len(gone)} objects were deleted in consequence: {listed(gone)}; {FLAG} restores them", "old")
         )
 
 
-def _carry_out(restorer: Restorer, steps: Sequence[Step]) -> list[Result]:
-    results = []
-    with Progress("undoing", len(steps)) as progress:
-        for step in steps:
-            results.append(restorer.do(step))
-            progress.step(object_name(step.key))
-    return results
-
-
 def _print_plan(session: Session, changes: UserChanges, plan: Sequence[Reversal]) -> None:
     screen, user = session.screen, session.arguments.user
     head = f"To undo {changes.count} changes by {user}, of {len(changes.objects)} objects:"
     screen.line(Painted(head, "strong"))
-    for reversal in plan:
-        _print_reversal(screen, reversal, show_secrets=session.arguments.show_secrets)
-    counts = Counter(each.step.action for each in plan if each.step is not None and not each.conflicts)
-    parts = [
-        f"{counts[action]} to {WORDS[action]}" for action in ("create", "update", "replace", "delete") if counts[action]
-    ]
-    in_part = sum(each.step is not None and bool(each.conflicts) for each in plan)
-    kept = sum(each.step is None for each in plan)
-    parts += [f"{in_part} to revert in part"] if in_part else []
-    parts += [f"{kept} to keep"] if kept else []
-    screen.line(", ".join(parts) if parts else "Nothing to undo: every object is as before.")
-    rejected = sum(bool(each.step and each.step.problem) for each in plan)
-    if rejected:
-        screen.line(Painted(f"{rejected} would be rejected by the server as of now", "old"))
-
-
-def _print_reversal(screen: Screen, reversal: Reversal, *, show_secrets: bool) -> None:
-    step, kind = reversal.step, reversal.key[1]
-    sign, colour = SIGNS[step.action] if step is not None else ("!", "warning")
-    word = WORDS[step.action] if step is not None else "keep"
-    where = Painted(f" -n {reversal.key[2]}" if reversal.key[2] else "", "dim")
-    why = Painted(f"  ({step.why})" if step is not None and step.why else "", "dim")
-    screen.line("  ", Painted(f"{sign} {word:<8}  {object_name(reversal.key)}", colour), where, why)
-    if step is not None and step.action == "create" and reversal.key[:2] == ("", "Namespace"):
-        screen.line("               ", f"its objects: kubectl chronicle restore -n {reversal.key[3]}")
-    if step is not None and step.problem:
-        screen.line("               ", Painted(f"would be rejected: {step.problem}", "old"))
-    changes = list(step.changes) if step is not None else []
-    for parts in change_lines(changes if show_secrets else mask_changes(changes, kind)):
-        screen.line("               ", *parts)
-    for conflict, later in reversal.conflicts:
-        what = f"{conflict.field}: " if conflict.field else ""
-        sign = ": " if conflict.others else " "
-        text = f"{what}kept, {conflict.why}{f'{sign}{later}' if later else ''} (revision {conflict.revision})"
-        screen.line("               ", Painted(text, "warning"))
-
-
-def _document(plan: Sequence[Reversal], results: Sequence[Result]) -> Object:
-    entries = []
-    for reversal in plan:
-        group, kind, namespace, name = reversal.key
-        entry: Object = {"group": group, "kind": kind, "namespace": namespace, "name": name, "action": "keep"}
-        if reversal.step is not None:
-            entry |= step_document(reversal.step)
-        entry["conflicts"] = [
-            {"field": each.field, "why": each.why, "revision": str(each.revision), "later": later}
-            | ({"others": list(each.others)} if each.others else {})
-            for each, later in reversal.conflicts
-        ]
-        entries.append(entry)
-    document: Object = {"plan": entries}
-    if results:
-        document["results"] = [
-            step_document(each.step) | {"outcome": each.outcome, "failed": each.failed} for each in results
-        ]
-    return document
+    nothing = "Nothing to undo: every object is as before."
+    print_plan(screen, plan, WORDS, nothing=nothing, show_secrets=session.arguments.show_secrets)

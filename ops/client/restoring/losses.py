@@ -47,9 +47,9 @@ def _name(step: Step) -> str:
     return object_name(step.key) + (f" -n {step.key[2]}" if step.key[2] else "")
 
 
-def print_losses(screen: Screen, found: Sequence[tuple[str, str]]) -> None:
+def print_losses(screen: Screen, found: Sequence[tuple[str, str]], title: str = "What stays lost:") -> None:
     if found:
-        screen.line(Painted("What stays lost:", "strong"))
+        screen.line(Painted(title, "strong"))
     for name, reason in found:
         screen.line("  ", Painted(f"{name}: " if name else "", "old"), reason)
 

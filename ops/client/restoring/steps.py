@@ -47,6 +47,7 @@ class Restorer:
     ``dry_run``: changes nothing
     ``remerges``: compares an object again that has changed since the plan, instead of leaving it
     ``on_wait``: called with a remark before a wait
+    ``updated``: the outcome of an update, in words
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Restorer:
         dry_run: bool = False,
         remerges: bool = True,
         on_wait: Callable[[str], None] = lambda _: None,
+        updated: str = "reverted",
     ) -> None:
+        self._updated = updated
         self._client, self._kinds, self._timeout, self._on_wait = client, kinds, timeout, on_wait
         self._lost: list[str] = []
         self._tries = TRIES if remerges else 1
@@ -205,7 +208,7 @@ class Restorer:
                 if attempt == self._tries - 1:
                     raise _Failed(f"another client has changed it meanwhile: {error.message}") from None
             else:
-                return "reverted"
+                return self._updated
             live = self._client.get(self._path(step.key))
             changes = self._differences(live, step)
             if not changes:

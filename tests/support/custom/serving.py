@@ -37,9 +37,9 @@ async def define(server: InProcess, obj: dict[str, Any]) -> dict[str, Any]:
     return await until(server, obj["metadata"]["name"], "Established", "True")
 
 
-async def until(server: InProcess, name: str, kind: str, state: str) -> dict[str, Any]:
-    """Return a definition when its condition has this state."""
-    path = f"{CRDS}?watch=1&fieldSelector=metadata.name={name}"
+async def until(server: InProcess, name: str, kind: str, state: str, *, below: str = "") -> dict[str, Any]:
+    """Return a definition when its condition has this state. ``below``: the path of a branch."""
+    path = f"{below}{CRDS}?watch=1&fieldSelector=metadata.name={name}"
     async with server.watch(path) as stream:
         while (event := await stream.next()) is not None:
             conditions = event["object"].get("status", {}).get("conditions") or ()
