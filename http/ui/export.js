@@ -35,10 +35,15 @@ async function save(changes, text, type, make, progress) {
     found.push(...page);
     progress(found.length);
   }
-  const url = URL.createObjectURL(new Blob([make(found)], { type }));
-  h("a", { href: url, download: `revisions.${text.toLowerCase()}` }).click();
-  URL.revokeObjectURL(url);
+  saveFile(make(found), type, `revisions.${text.toLowerCase()}`);
   say(`${count(found.length, "change")} saved${changes.ended ? "" : `, the newest; there are more than ${MOST}`}`);
+}
+
+/** Let the browser save a text as a file. */
+export function saveFile(text, type, name) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  h("a", { href: url, download: name }).click();
+  URL.revokeObjectURL(url);
 }
 
 const json = (found) => `${JSON.stringify({ apiVersion: "history.kubechronicle.dev/v1", kind: "RevisionList", items: found }, null, 1)}\n`;

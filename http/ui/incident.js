@@ -3,6 +3,7 @@
 import { breakable, choice, count, field, h, loading, say, timeText, when, zoneName } from "./dom.js";
 import { ApiError, get, resourceName, scopes, selector } from "./api.js";
 import { BOOKKEEPING, failed, link, operation, searched, summary, user } from "./changes.js";
+import { saveFile } from "./export.js";
 import { complete } from "./facets.js";
 import { TAG, timeOfTag } from "./past.js";
 
@@ -36,9 +37,10 @@ export function incident({ query, go, signal }) {
       const end = !state.at ? Date.now() : state.at.startsWith(TAG) ? await timeOfTag(state.at, signal) : Date.parse(state.at);
       if (Number.isNaN(end)) throw new ApiError(400, `${state.at} is not a time such as 2026-01-31T09:30:00Z.`);
       const begin = end - parseInt(state.before, 10) * UNITS[state.before.at(-1)] * 1000;
-      const answer = await asked(new Date(begin).toISOString(), state.at ? new Date(end).toISOString() : "");
+      const bounds = [new Date(begin).toISOString(), state.at ? new Date(end).toISOString() : ""];
+      const answer = await asked(...bounds);
       const basis = answer.changes.length ? null : await searched(scopes(state.ns), selector({ "time.from": new Date(begin).toISOString(), "time.to": new Date(end).toISOString() }), signal);
-      found.replaceChildren(...drawn(answer, begin, end, basis));
+      found.replaceChildren(answer.changes.length ? shared(bounds, end) : "", ...drawn(answer, begin, end, basis));
       say(count(answer.changes.length, "change"));
     } catch (error) {
       failed(found, error);
@@ -47,15 +49,31 @@ export function incident({ query, go, signal }) {
   }
 
   /** Ask for the whole cluster, or for what the visitor may see of it. */
-  async function asked(from, to) {
+  async function asked(from, to, report = "") {
     const place = scopes(state.ns)[0];
-    const question = { summary: "incident", fieldSelector: selector(BOOKKEEPING, { "time.from": from, "time.to": to }) };
+    const question = { summary: "incident", report, fieldSelector: selector(BOOKKEEPING, { "time.from": from, "time.to": to }) };
     try {
       return await get(place.path, { ...question, include: state.ns ? "" : "clusterrevisions" }, signal, place.lacking);
     } catch (error) {
       if (state.ns || !(error instanceof ApiError) || error.code !== 403) throw error;
       return get(place.path, question, signal, place.lacking);
     }
+  }
+
+  /** Buttons that save the incident as one file to share. */
+  function shared([from], end) {
+    return h("p.export", {}, "Save to share: ", [["html", "One HTML file", "text/html"], ["markdown", "Markdown for a postmortem", "text/markdown"]].map(([form, text, type]) =>
+      [h("button", { type: "button", onclick: async (event) => {
+        event.target.disabled = true;
+        try {
+          const { text: made } = await asked(from, new Date(end).toISOString(), form);
+          saveFile(made, type, `incident.${form === "html" ? "html" : "md"}`);
+          say("Saved");
+        } catch (error) {
+          if (error.name !== "AbortError") say(`It was not saved: ${error.message}`);
+        }
+        event.target.disabled = false;
+      } }, text), " "]));
   }
 
   load();

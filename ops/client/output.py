@@ -38,6 +38,10 @@ class Screen:
     def line(self, *parts: Part) -> None:
         self.out.line(*parts)
 
+    def text(self, text: str) -> None:
+        """Print a whole text of several lines, such as an HTML file."""
+        self.out.lines(text)
+
     def note(self, text: str) -> None:
         """Print a remark about the output on stderr."""
         self.out.flush()

@@ -4,7 +4,8 @@
                           operation), and for all namespaces also &include=clusterrevisions
     ?summary=groups       their number by &by=user,operation (resource, namespace, name, …), first and last revision
     ?summary=incident     the changes of a time, the unusual ones first, each consequence with its cause; with
-                          &include=clusterrevisions also those of cluster-scoped objects, or of the Namespace alone
+                          &include=clusterrevisions also those of cluster-scoped objects, or of the Namespace alone;
+                          with &report=html or markdown, as a text to share instead (api/explaining/reports.py)
     ?summary=causes       one change, named by metadata.name=N, with the chain of its causes (actors/history/causes.py)
     ?summary=consequences the deletions that followed from such changes, with the objects; with
                           &include=clusterrevisions also from changes of cluster-scoped objects
@@ -23,7 +24,8 @@ Each question is a function of SUMMARIES, by the name in the URL.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -44,8 +46,9 @@ from kubechronicle.actors.history.tree import tree
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.explaining.reports import FORMATS, Period, report
 from kubechronicle.api.history.moments import parse_moment
-from kubechronicle.api.history.revisions import GROUP
+from kubechronicle.api.history.revisions import API_VERSION, GROUP
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
@@ -55,6 +58,8 @@ from kubechronicle.http.representation.answers import CACHE_CONTROL
 
 SUMMARY: Final = "summary"
 """The query parameter."""
+BYTES_OF_CHANGE: Final = 2048
+"""Bytes that a change counts in a report: a report of many is made in a thread."""
 
 
 class HistoryQuestion(NamedTuple):
@@ -144,9 +149,30 @@ async def _retention(question: HistoryQuestion) -> dict[str, Any]:
 
 
 async def _incident(question: HistoryQuestion) -> dict[str, Any]:
-    """Return the unusual changes of objects that are in the main log."""
+    """Return the unusual changes of objects that are in the main log. StatusError 400."""
+    form = question.context.query.get("report")
+    if form and form not in FORMATS:
+        raise status.bad_request(f"report={form}: must be {' or '.join(FORMATS)}, or left out")
     main = await question.changes.main(question.rt, question.selection)
-    return await incident(main.changes.log, main.changes, main.selected, everything=question.everything)
+    found = await incident(main.changes.log, main.changes, main.selected, everything=question.everything)
+    if not form:
+        return found
+    terms = question.selection.fields.terms if question.selection.fields is not None else ()
+    bounds = {term.field: term.value for term in terms}
+    period = Period(_time_in(bounds, "time.from"), _time_in(bounds, "time.to"), question.selection.namespace)
+    turn, size = main.changes.turn, len(found["changes"]) * BYTES_OF_CHANGE
+    await turn.begin(size)
+    text = await turn.run(size, partial(report, found, period, form))
+    return {"apiVersion": API_VERSION, "kind": "RevisionIncidentReport", "text": text}
+
+
+def _time_in(bounds: Mapping[str, str], name: str) -> str:
+    """Return a bound if it is a time; an age says less than the first and the last change."""
+    try:
+        moment = parse_moment(bounds.get(name, ""))
+    except ValueError:
+        return ""
+    return moment.isoformat() if isinstance(moment, datetime) else ""
 
 
 async def _activity(question: HistoryQuestion) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from kubechronicle.api.explaining.reports import FORMATS, Period, report
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.values.objects import Object
@@ -29,6 +30,8 @@ EXAMPLES: Final = """\
   kubectl chronicle incident 14:05 -A                     what happened in the 15 minutes before 14:05 (UTC)
   kubectl chronicle incident now -n shop --before 1h
   kubectl chronicle incident 217 -A --before 10m -o json
+  kubectl chronicle incident 14:05 -A -o html > incident.html     one file to share
+  kubectl chronicle incident 14:05 -A -o markdown                 the beginning of a postmortem
 """
 LIMIT: Final = 20
 BEFORE: Final = "15m"
@@ -45,7 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", metavar="N", type=int, default=LIMIT, help=f"print N causes, 0 for all (default {LIMIT})"
     )
-    output.add_flags(parser)
+    output.add_flags(parser, formats=("text", "json", "yaml", *FORMATS))
     kubeconfig.add_flags(parser)
 
 
@@ -59,7 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
     query = RevisionQuery(scopes_in(namespace), {"time.from": written(begin), "time.to": written(end)}, content="")
     found = _read(session, query)
     nothing = "" if found["changes"] else explain(session, Search(query, None, namespace, arguments.before))
-    if session.screen.format != "text":
+    if session.screen.format in FORMATS:
+        session.screen.text(report(found, Period(written(begin), written(end), namespace), session.screen.format))
+        if nothing:
+            session.screen.note(f"Nothing changed: {nothing}.")
+    elif session.screen.format != "text":
         session.screen.document(found | ({"nothing": nothing} if nothing else {}))
     elif nothing:
         session.screen.line(f"Nothing changed: {nothing}.")

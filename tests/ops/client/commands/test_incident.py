@@ -59,6 +59,19 @@ def test_causes_come_with_their_consequences(chronicle: Chronicle, rollout: str)
     assert consequence["because"] == cause["metadata"]["name"]
 
 
+def test_reports_to_share(chronicle: Chronicle, rollout: str) -> None:
+    page = chronicle("incident", "now", "-n", rollout, "-o", "html")
+    assert page.out.startswith("<!doctype html>")
+    assert page.out.endswith("</html>\n")
+    assert f"What changed in namespace {rollout}" in page.out
+    assert "aHVzaA" not in page.out
+    text = chronicle("incident", "now", "-n", rollout, "-o", "markdown").out
+    assert text.startswith(f"# What changed in namespace {rollout} from ")
+    assert "web:2 → web:3" in text
+    empty = chronicle("incident", "now", "-n", rollout, "--before", "1ms", "-o", "markdown")
+    assert (empty.code, "Nothing changed:" in empty.err) == (1, True)
+
+
 def test_removals_follow_from_the_deletion_of_their_namespace(chronicle: Chronicle, running: Any) -> None:
     running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "fire"}})
     running.ask("POST", "/api/v1/namespaces/fire/configmaps", {"metadata": {"name": "a"}})

@@ -156,3 +156,17 @@ async def test_a_visitor_of_one_namespace(chromium: Browser, served: Served) -> 
     assert "alice deleted ConfigMap flag-0 in shop" in await deeds(page)
     await go_to(page, "#/happened")
     assert "You lack a right" in await page.text("[role=alert]")
+
+
+async def test_an_incident_is_saved_to_share(chromium: Browser, served: Served) -> None:
+    page = await chromium.page(f"{served.admin}#/incident?ns=shop&before=24h")
+    await page.wait(f"{SETTLED} && document.querySelector('.export button')")
+    await page.eval("URL.createObjectURL = (blob) => { window.saved = blob; return '#/incident'; }")
+    for place, words in enumerate(("<!doctype html>", "# What changed in namespace shop from ")):
+        await page.eval("document.getElementById('live').textContent = ''")
+        await page.eval(f"document.querySelectorAll('.export button')[{place}].click()")
+        await page.wait("document.getElementById('live').textContent === 'Saved'")
+        text = await page.eval("window.saved.text()")
+        assert text.startswith(words)
+        assert "2 crashes" in text
+    assert not page.errors
