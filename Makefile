@@ -8,7 +8,7 @@ CONFORMANCE ?= ../shared/conformance
 NEWER ?= ../shared/conformance-1.37
 AREAS ?=
 
-.PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential kinds hostile fuzz kills robustness bench bench-curves bench-nodes \
+.PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential integration kinds hostile fuzz kills robustness bench bench-curves bench-nodes \
 	bench-idle bench-profile docs lock release clean
 
 install:
@@ -65,6 +65,11 @@ conformance: install-test
 # Send generated requests to a real kube-apiserver v1.37, built into .cache/reference, and to this server; compare answers.
 differential: install-test
 	@.venv/bin/python -m kubechronicle.ops.development.differential --recorded $(CONFORMANCE) $(ARGS)
+
+# Run Kubernetes' own integration tests against this server; builds them first. PACKAGES="auth crd" and RUN=REGEX choose,
+# ARGS=--in-process runs them with a kube-apiserver in process. Fails on each test without a verdict (verdicts.txt).
+integration: install-test
+	@.venv/bin/python -m kubechronicle.ops.development.integration $(PACKAGES) --run '$(RUN)' $(ARGS)
 
 # Write the facts of a Kubernetes release into api/kinds, from its Go modules. ARGS=--check compares.
 KUBERNETES ?= v1.37.2
