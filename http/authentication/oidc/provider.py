@@ -2,8 +2,8 @@
 
 Discovery is tried every 10 seconds until it succeeds. Before, all tokens of the provider are rejected. Its keys are
 fetched for a token that no known key verifies, so for the first one, and then once an hour, so that withdrawn keys are
-dropped. Any client can send such tokens. So waiting requests share one fetch, and fetches are rare: REFETCHES at once, then one
-every REFETCH_INTERVAL seconds. Keys stay while the provider can't be reached.
+dropped. Any client can send such tokens. So waiting requests share one fetch, and fetches are rare: REFETCHES at once,
+then one every REFETCH_INTERVAL seconds. Keys stay while the provider can't be reached.
 """
 
 from __future__ import annotations
