@@ -90,7 +90,7 @@ STAIRCASES = {
         "audit", "tracing", "flow_control", "operators", "aggregation", "handlers",
     ),
     "ops": (
-        "settings", "postgres", "server", "ephemeral", "maintenance", "cluster", "client", "migration",
+        "settings", "postgres", "server", "ephemeral", "maintenance", "cluster", "client", "testing", "migration",
         "development", "bench",
     ),
 }  # fmt: skip

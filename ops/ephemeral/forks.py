@@ -92,6 +92,28 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
+def request_fork(
+    requests: socket.socket,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stderr: IO[str],
+    remove: str = "",
+) -> Fork:
+    """Return a fork of a template. Its standard input is empty. It is stopped when this process ends."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    output, theirs_output = os.pipe()
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    try:
+        descriptors = (stdin, theirs_output, stderr.fileno(), theirs.fileno())
+        send_request(requests, arguments, environment, descriptors, remove=remove)
+    finally:
+        theirs.close()
+        os.close(theirs_output)
+        os.close(stdin)
+    return Fork(ours, os.fdopen(output, encoding="utf-8", errors="replace"))
+
+
 class Forks:
     """One template, started at the first fork. It ends with this process."""
 
@@ -100,17 +122,7 @@ class Forks:
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str], *, stderr: IO[str]) -> Fork:
         """Run the command in a fork: ``arguments`` has the program first. Its standard input is empty."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        output, theirs_output = os.pipe()
-        stdin = os.open(os.devnull, os.O_RDONLY)
-        try:
-            descriptors = (stdin, theirs_output, stderr.fileno(), theirs.fileno())
-            send_request(self._template(), arguments, environment, descriptors)
-        finally:
-            theirs.close()
-            os.close(theirs_output)
-            os.close(stdin)
-        return Fork(ours, os.fdopen(output, encoding="utf-8", errors="replace"))
+        return request_fork(self._template(), arguments, environment, stderr=stderr)
 
     def run(self, arguments: Sequence[str], *, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
         """Run a command to its end. Kill it after ``timeout`` seconds."""

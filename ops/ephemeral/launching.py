@@ -44,7 +44,7 @@ def launch(argv: Sequence[str], run_here: Callable[[Sequence[str]], int]) -> int
         argv.append(f"--data-dir={remove}")
     try:
         linger = _linger(argv)
-        connection = _connect(linger) if sys.platform == "linux" and linger > 0 else None
+        connection = connect(linger) if sys.platform == "linux" and linger > 0 else None
         if connection is None:
             return run_here(argv)
         with connection:
@@ -68,7 +68,7 @@ def _linger(argv: Sequence[str]) -> float:
     return DEFAULT_LINGER
 
 
-def _connect(linger: float) -> socket.socket | None:
+def connect(linger: float = DEFAULT_LINGER) -> socket.socket | None:
     """Return a connection to the prepared process, which is begun if there is none. None: there can be none."""
     name = f"kubechronicle-{os.getuid()}-{_digest()}"
     started, latest = False, time.monotonic() + CONNECTING

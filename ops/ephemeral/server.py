@@ -1,7 +1,7 @@
 """`kubechronicle serve --ephemeral`: a server on a log in memory, for tests.
 
 It is the server of `kubechronicle serve` in all but the log: no Postgres, no durable commits, nothing of the operator's
-commands about the database. What both logs promise is one test suite (tests/eventlog/test_log_contract.py).
+commands about the database. One test suite has the promises of both logs (tests/eventlog/test_log_contract.py).
 """
 
 from __future__ import annotations
