@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import trio
 
-from kubechronicle.api.codecs import headroom
+from kubechronicle.api.codecs import budget
 from kubechronicle.api.errors import status
 
 T = TypeVar("T")
@@ -213,7 +213,7 @@ class Lane:
         it while the function waited for the thread."""
         piece.computed, began = inf, thread_time()
         try:
-            headroom.require(headroom.MARGIN)
+            budget.require(budget.MARGIN)
             return function(*arguments)
         except BaseException as error:
             return _Failure(error)

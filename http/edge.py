@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import re2
 
 from kubechronicle.actors.writing.targets import new_uid
-from kubechronicle.api.codecs.headroom import Headroom
+from kubechronicle.api.codecs.budget import Headroom
 from kubechronicle.api.codecs.negotiate import WITHOUT_CBOR, Formats
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError

@@ -32,10 +32,8 @@ from kubechronicle.actors.large_work import LARGE, LARGE_BYTES
 from kubechronicle.api.errors import status
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
-from kubechronicle.api.quota.check import Exceeded, QuotaWrite, ScopesNotCovered, charges
-from kubechronicle.api.quota.evaluators import evaluator_of
-from kubechronicle.api.quota.facts import Facts
-from kubechronicle.api.quota.limited import LimitedResource
+from kubechronicle.api.quota.check import Exceeded, LimitedResource, QuotaWrite, ScopesNotCovered, charges
+from kubechronicle.api.quota.evaluators import Facts, evaluator_of
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry

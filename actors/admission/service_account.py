@@ -26,8 +26,7 @@ from kubechronicle.actors.large_work import LARGE
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
-from kubechronicle.api.values.numbers import TRUE_WORDS
-from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.objects import TRUE_WORDS, Object
 from kubechronicle.eventlog.entries import Entry
 
 SERVICE_ACCOUNTS: Final = "serviceaccounts"

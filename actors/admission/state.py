@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics
 from kubechronicle.actors.conversion.conversions import AskWebhook
-from kubechronicle.api.admission.image_verdicts import ImageVerdict
+from kubechronicle.api.admission.rejections import ImageVerdict
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import Registry, known_registry

@@ -21,7 +21,7 @@ from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.admission.matching import NAMESPACES, GroupVersionKind, Index, Labels, WriteKind, kind_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.pipeline import conversion, custom_scale, custom_versions, pipeline, scale
+from kubechronicle.api.pipeline import conversion, custom_scale, pipeline, scale
 from kubechronicle.api.registry.registry import ResourceType, body_type
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
@@ -265,7 +265,7 @@ def _convert(rt: ResourceType, obj: Object, api_version: str) -> Object:
         return obj
     try:
         if rt.custom is not None:
-            return custom_versions.convert_custom(rt.custom, copy_object(obj), api_version)
+            return conversion.convert_custom(rt.custom, copy_object(obj), api_version)
         return conversion.convert(obj, api_version)
     except LookupError as error:
         raise status.internal_error(str(error)) from None

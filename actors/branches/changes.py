@@ -15,7 +15,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.history.branches import CHANGES, Difference, change_object
 from kubechronicle.api.history.masking import masked_secret
 from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
-from kubechronicle.api.meta.paging import Continue, decode_continue, encode_continue
+from kubechronicle.api.meta.list_options import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object

@@ -22,7 +22,7 @@ from kubechronicle.actors.conversion.converted_cursor import PAUSE, ConvertedCur
 from kubechronicle.actors.reading.reads import Listing, ObjectReads, Selection, Watching
 from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.errors import status
-from kubechronicle.api.pipeline import custom_versions
+from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, custom_fields, describe
 from kubechronicle.api.values.objects import Object
@@ -53,7 +53,7 @@ class ConvertedEntries:
         if not places:
             return entries
         custom, version = self._rt.custom, self._rt.api_version
-        objects = [custom_versions.as_stored(self._rt, entries[index].object()) for index in places]
+        objects = [conversion.as_stored(self._rt, entries[index].object()) for index in places]
         found = list(entries)
         for index, obj in zip(places, await self._conversions.convert(custom, objects, version), strict=True):
             found[index] = self._entry(entries[index], obj)
@@ -73,11 +73,11 @@ class ConvertedEntries:
 
     async def object(self, obj: Object) -> Object:
         """Return an object that is in the stored version. StatusError 500."""
-        stored = custom_versions.as_stored(self._rt, obj)
+        stored = conversion.as_stored(self._rt, obj)
         return (await self._conversions.convert(self._rt.custom, [stored], self._rt.api_version))[0]
 
     def _entry(self, entry: Entry, obj: Object) -> Entry:
-        obj = custom_versions.as_served(self._rt, obj)
+        obj = conversion.as_served(self._rt, obj)
         labels, fields = describe(self._rt.resource, obj, self._fields)
         return Entry(
             entry.key,

@@ -25,8 +25,8 @@ from typing import Final
 
 from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, may_serve, read_definition
 from kubechronicle.actors.definitions.description import Description
-from kubechronicle.api.custom.rules.durations import RuleMeasures
-from kubechronicle.api.custom.selectable import selectable_fields
+from kubechronicle.api.custom.rules.rule import RuleMeasures
+from kubechronicle.api.custom.served import selectable_fields
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.records import Operation

@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from kubechronicle.api.builtin.apiextensions.conditions import same_names
-from kubechronicle.api.custom.rules.durations import RuleMeasures
+from kubechronicle.api.custom.rules.rule import RuleMeasures
 from kubechronicle.api.custom.served import all_types, has_condition
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.api.custom.selectable import SelectableField, getter
+from kubechronicle.api.custom.served import SelectableField, getter
 from kubechronicle.api.selectors import field_selectors
 from kubechronicle.api.selectors.selectable_fields import SELECTABLE
 from kubechronicle.eventlog.entries import Describe

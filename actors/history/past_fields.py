@@ -13,7 +13,7 @@ from msgspec import structs
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.reading.reads import Listing, Selection
 from kubechronicle.actors.reading.selection import page_of, within
-from kubechronicle.api.custom.selectable import getter, selectable_fields
+from kubechronicle.api.custom.served import getter, selectable_fields
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import NOTHING, Entry
 

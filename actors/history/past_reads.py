@@ -19,7 +19,7 @@ from kubechronicle.actors.history.past_fields import PastFields, selects_by_defi
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection, Watching, parse_continue, too_old, watch_scope
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import written
-from kubechronicle.api.meta.paging import INCONSISTENT
+from kubechronicle.api.meta.list_options import INCONSISTENT
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, FutureRevision

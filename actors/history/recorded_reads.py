@@ -14,7 +14,7 @@ from kubechronicle.api.history import reads as read_objects
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.reads import RECORDINGS, Read
 from kubechronicle.api.history.revisions import GROUP
-from kubechronicle.api.meta.paging import Continue, decode_continue, encode_continue
+from kubechronicle.api.meta.list_options import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
 from kubechronicle.eventlog.entries import Entry

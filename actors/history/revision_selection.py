@@ -21,7 +21,7 @@ from kubechronicle.api.history.suggestions import nearest_name
 from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
-from kubechronicle.api.selectors.revision_fields import BOUNDS, CAUSE, KIND_FIELDS, REASON, TEXT_FIELDS
+from kubechronicle.api.selectors.selectable_fields import BOUNDS, CAUSE, KIND_FIELDS, REASON, TEXT_FIELDS
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
 from kubechronicle.eventlog.records import Operation
 

@@ -30,7 +30,7 @@ from kubechronicle.api.admission.replays import ReplayOutcome
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.elsewhere import BY_TIME, FORMER
 from kubechronicle.api.history.noise import NOISY_RESOURCES
-from kubechronicle.api.meta.paging import Continue, decode_continue, encode_continue
+from kubechronicle.api.meta.list_options import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.queries.changes import ChangeQuery

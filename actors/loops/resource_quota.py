@@ -29,10 +29,9 @@ from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.errors import status
-from kubechronicle.api.quota import amounts, scopes, totals
+from kubechronicle.api.quota import amounts, check, scopes
 from kubechronicle.api.quota.amounts import Usage
-from kubechronicle.api.quota.evaluators import Evaluator, Measure, evaluator_of
-from kubechronicle.api.quota.facts import Facts
+from kubechronicle.api.quota.evaluators import Evaluator, Facts, Measure, evaluator_of
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
@@ -217,7 +216,7 @@ class QuotaCount:
                     counted[entry] = measure = await self._measures.of(evaluator, entry, self._facts)
                     measures.append(measure)
                     await pauses.pause()
-                amounts.add(self._usage, totals.total(names, self._selectors, measures))
+                amounts.add(self._usage, check.total(names, self._selectors, measures))
 
     def applied_to(self, quota: Object) -> Object:
         """Return the quota with the status that the current state demands. Outdated."""
@@ -238,15 +237,15 @@ class QuotaCount:
         for evaluator, names in self._evaluators:
             entries = self._entries(evaluator.resource, self._namespace)
             if evaluator.constant is not None:
-                amounts.add(usage, totals.times(names, self._selectors, evaluator.constant, len(entries)))
+                amounts.add(usage, check.times(names, self._selectors, evaluator.constant, len(entries)))
                 continue
             counted = self._counted[evaluator.resource]
             new, gone = set(entries).difference(counted), counted.keys() - entries
             if len(new) + len(gone) > MEASURED_AT_ONCE or any(len(entry.json) > LARGE for entry in new):
                 raise Outdated
             more = (self._measures.at_once(evaluator, entry, self._facts) for entry in new)
-            amounts.add(usage, totals.total(names, self._selectors, more))
-            less = totals.total(names, self._selectors, (counted[entry] for entry in gone))
+            amounts.add(usage, check.total(names, self._selectors, more))
+            less = check.total(names, self._selectors, (counted[entry] for entry in gone))
             amounts.add(usage, {name: (-value, family) for name, (value, family) in less.items()})
         return usage
 

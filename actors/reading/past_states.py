@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from kubechronicle.actors.reading.selection import Listing, Selection, listed_unreadable, page_of, within
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.moments import Asked
-from kubechronicle.api.meta.paging import Continue, encode_continue
+from kubechronicle.api.meta.list_options import Continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, entry_of, seal, tombstone_of
 from kubechronicle.eventlog.log import RevisionLog

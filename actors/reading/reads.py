@@ -27,7 +27,7 @@ from kubechronicle.actors.reading.selection import Watching as Watching
 from kubechronicle.actors.reading.selection import last_seen as last_seen
 from kubechronicle.actors.reading.selection import listed_unreadable, page_of, unreadable_error
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta.paging import INCONSISTENT, Continue, decode_continue, encode_continue
+from kubechronicle.api.meta.list_options import INCONSISTENT, Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.consistency import ConsistentRead
 from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry

@@ -10,7 +10,7 @@ from typing import overload
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
-from kubechronicle.api.meta.paging import Continue, encode_continue
+from kubechronicle.api.meta.list_options import Continue, encode_continue
 from kubechronicle.api.selectors.field_selectors import FieldSelector, LabelSelector
 from kubechronicle.api.selectors.shard_selectors import ShardSelector
 from kubechronicle.eventlog.entries import UNREADABLE, Entry, Event

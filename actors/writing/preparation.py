@@ -36,7 +36,7 @@ from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
 from kubechronicle.api.builtin.strategies import KindRules, strategy_of
 from kubechronicle.api.errors import status
-from kubechronicle.api.meta import metadata, stored_sets
+from kubechronicle.api.meta import metadata, stored_contents
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import DeleteOptions, sent_options
 from kubechronicle.api.pipeline import deleting, pipeline, tracking
@@ -247,7 +247,7 @@ def _accept_update(
     rt: ResourceType, old: Entry, make: MakeUpdate, context: WriteContext, rules: KindRules | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     shares = tracking.shares(rt, old.mark, context)
-    stored = stored_sets.decode(old.json) if shares else old.object()
+    stored = stored_contents.decode(old.json) if shares else old.object()
     tracking.note_as_read(rt, stored, old.mark, context)
     new = make(old)
     return stored, pipeline.accept_update(rt, stored, new, context, rules)

@@ -15,7 +15,7 @@ from kubechronicle.actors.admission.chain import CREATE, DELETE, NOBODY, UPDATE,
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.random_names import name_suffix as name_suffix
 from kubechronicle.actors.random_names import new_uid as new_uid
-from kubechronicle.api.admission.annotations import UNWANTED
+from kubechronicle.api.admission.matching import UNWANTED
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext

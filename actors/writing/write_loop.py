@@ -34,7 +34,7 @@ from kubechronicle.actors.writing.targets import Caller, Target
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import encode_custom, encode_stored
-from kubechronicle.api.pipeline.custom_versions import converting_by
+from kubechronicle.api.pipeline.conversion import converting_by
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import UNREADABLE, Describe, Entry, entry_of

@@ -23,7 +23,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import sent_write_options
 from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve
-from kubechronicle.api.pipeline import conversion, custom_versions, pipeline, scale
+from kubechronicle.api.pipeline import conversion, pipeline, scale
 from kubechronicle.api.registry.registry import Registry, ResourceType, body_type
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -209,7 +209,7 @@ class Write:
             return scale.scale_of(obj) if self.rt.custom is None else scale.stored_scale(self.rt, copy_object(obj))
         if rt.custom is None:
             return _converted(obj, rt)
-        return custom_versions.read(rt, copy_object(obj))
+        return conversion.read(rt, copy_object(obj))
 
     def labels(self, namespace_labels: Callable[[str], Mapping[str, str]], *, objects: bool = True) -> Labels:
         """Return the labels that selectors look at.
@@ -343,7 +343,7 @@ def _operation(change: LoggedChange) -> tuple[str, Encoded, Encoded]:
 
 
 def decision_values(write: Write) -> dict[str, Any]:
-    """Return the fields of a policy's Request (policy_values.py) that a write has."""
+    """Return the fields of a policy's Request (policy_sources.py) that a write has."""
     return {
         "rt": write.rt,
         "subresource": write.subresource,

@@ -16,6 +16,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from kubechronicle.api.admission.policy_programs import CONDITIONS_BUDGET, Compiler, Failed, OutOfBudget, Stage
+from kubechronicle.api.cel.admission import CONDITION
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.label_selectors import LabelSelector, selector_from_spec
 from kubechronicle.api.values.steps import Steps, finish
@@ -245,3 +247,57 @@ class Index(Generic[T]):
             if registry is self._registry:
                 self._found[kind] = found
         return found
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+#
+# Match conditions of webhooks: CEL expressions that must all be true for a write to be sent.
+#
+# Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/matchconditions``.
+
+
+class ConditionsFailed(Exception):
+    """Some conditions fail on a write, and none is false."""
+
+
+class Conditions:
+    """The match conditions of one webhook, compiled at the first write that its rules match."""
+
+    def __init__(self, specs: Sequence[Mapping[str, Any]]) -> None:
+        compiler = Compiler({})
+        self._expressions = [compiler.compile(each.get("expression", ""), CONDITION) for each in specs]
+
+    def match(self, values: Mapping[str, Any]) -> bool:
+        """Tell whether all are true. One that is false outweighs those that fail. Raises ConditionsFailed."""
+        stage = Stage(values, {}, CONDITIONS_BUDGET)
+        failures: list[str] = []
+        for expression in self._expressions:
+            try:
+                if stage.evaluate(expression) is False:
+                    return False
+            except Failed as error:
+                failures.append(str(error))
+            except OutOfBudget as error:
+                raise ConditionsFailed(str(error)) from None
+        if failures:
+            raise ConditionsFailed(failures[0] if len(failures) == 1 else f"[{', '.join(dict.fromkeys(failures))}]")
+        return True
+
+
+# -- annotations -------------------------------------------------------------------------------------------------------
+#
+# Annotations for the audit events of writes, or for none.
+
+
+class _Unwanted(dict[str, str]):
+    """Annotations that nobody reads: it stays empty."""
+
+    def __setitem__(self, key: str, value: str) -> None:
+        return None
+
+    def setdefault(self, key: str, default: str = "") -> str:
+        return default
+
+
+UNWANTED: Final[dict[str, str]] = _Unwanted()
+"""The annotations of a write that is not audited. Those that cost much to make are not made for it."""

@@ -6,7 +6,7 @@ Source: k8s.io/apiserver ``pkg/admission/plugin/webhook/errors/statuserror.go``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.admission.reviews import MAX_TEXT, CallFailed
 from kubechronicle.api.errors import status
@@ -81,3 +81,20 @@ def _details(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(seconds, int) and not isinstance(seconds, bool) and 0 < seconds < 2**31:
         found["retryAfterSeconds"] = seconds
     return found
+
+
+# -- image verdicts ----------------------------------------------------------------------------------------------------
+#
+# Answers to ImageReviews.
+
+
+class ImageVerdict(NamedTuple):
+    """The answer about the images of a pod.
+
+    ``failure``: the error of a webhook that gave no usable answer, "" otherwise.
+    """
+
+    allowed: bool
+    reason: str = ""
+    annotations: Mapping[str, str] = {}
+    failure: str = ""

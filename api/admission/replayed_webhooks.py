@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kubechronicle.api.admission import patches, rejections, reviews
-from kubechronicle.api.admission.conditions import Conditions, ConditionsFailed
 from kubechronicle.api.admission.logged_writes import Write
 from kubechronicle.api.admission.matching import (
     EXEMPT_GROUP,
     EXEMPT_KINDS,
+    Conditions,
+    ConditionsFailed,
     GroupVersionKind,
     Index,
     Rules,

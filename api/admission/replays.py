@@ -23,9 +23,11 @@ from kubechronicle.api.admission.policy_sources import (
     ConfigurationError,
     Policy,
     PolicyBinding,
+    PolicyRequest,
     is_exempt,
+    namespace_value,
+    request_value,
 )
-from kubechronicle.api.admission.policy_values import PolicyRequest, namespace_value, request_value
 from kubechronicle.api.admission.replayed_reads import PolicyReads
 from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.cel.library.authorization import Decide

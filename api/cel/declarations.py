@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kubechronicle.api.cel.overloads import Function
 from kubechronicle.api.cel.syntax.macros import Macro
-from kubechronicle.api.cel.types import CelType
+from kubechronicle.api.cel.types import CelType, Function
 
 
 class Library(NamedTuple):
@@ -25,7 +24,7 @@ class Library(NamedTuple):
     types: tuple[CelType, ...] = ()
 
     def weighing(self, weight: int) -> Library:
-        """Return the library with functions of this weight (overloads.py)."""
+        """Return the library with functions of this weight (types.py)."""
         functions = tuple(
             each._replace(overloads=tuple(overload._replace(weight=weight) for overload in each.overloads))
             for each in self.functions

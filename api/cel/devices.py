@@ -15,8 +15,8 @@ from kubechronicle.api.cel.admission import FAILED, program_problem, type_text
 from kubechronicle.api.cel.costs.cost_estimate import Path, estimate
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import ExpressionReport
-from kubechronicle.api.cel.library import estimates, quantity_arithmetic, semver_parser
-from kubechronicle.api.cel.library.quantity_arithmetic import QUANTITY
+from kubechronicle.api.cel.library import estimates, quantity, semver
+from kubechronicle.api.cel.library.quantity import QUANTITY
 from kubechronicle.api.cel.syntax.ast import Comprehension, Ident, ListNode, Literal, Node
 from kubechronicle.api.cel.syntax.macros import UNUSED, Macro, MacroError
 from kubechronicle.api.cel.types import ANY, BOOL, DYN, INT, STRING, CelType, list_of, map_of, object_type
@@ -75,7 +75,7 @@ def problem(expression: str, purpose: str = _SELECTS) -> str | ExpressionReport:
     return ""
 
 
-_SCALARS: Final = (BOOL, INT, STRING, ANY, DYN, semver_parser.SEMVER)
+_SCALARS: Final = (BOOL, INT, STRING, ANY, DYN, semver.SEMVER)
 
 
 @remembered(1024)
@@ -158,7 +158,7 @@ def device_value(driver: str, device: Mapping[str, Any]) -> dict[str, Any]:
         attributes.setdefault(domain, {})[own] = _attribute(attribute)
     for name, entry in (device.get("capacity") or {}).items():
         domain, own = _split(name, driver)
-        capacity.setdefault(domain, {})[own] = quantity_arithmetic.parse(entry.get("value", "0"))
+        capacity.setdefault(domain, {})[own] = quantity.parse(entry.get("value", "0"))
     return {
         "driver": driver,
         "allowMultipleAllocations": bool(device.get("allowMultipleAllocations")),
@@ -175,7 +175,7 @@ def _split(name: str, driver: str) -> tuple[str, str]:
 def _attribute(attribute: Mapping[str, Any]) -> Any:
     version = attribute.get("version")
     if version is not None:
-        return semver_parser.parse(version)
+        return semver.parse(version)
     return next((attribute[kind] for kind in ("int", "bool", "string") if kind in attribute), None)
 
 

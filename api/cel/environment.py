@@ -18,13 +18,11 @@ from kubechronicle.api.cel.evaluation.code import ConstantError
 from kubechronicle.api.cel.evaluation.planner import ExpressionPlanner
 from kubechronicle.api.cel.evaluation.program import Program
 from kubechronicle.api.cel.library.base_libraries import BASE_LIBRARIES
-from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import parser
 from kubechronicle.api.cel.syntax.ast import Node
-from kubechronicle.api.cel.syntax.lexer import ExpressionSource
+from kubechronicle.api.cel.syntax.lexer import ExpressionSource, too_deep
 from kubechronicle.api.cel.syntax.macros import Macro
-from kubechronicle.api.cel.syntax.token_stream import too_deep
-from kubechronicle.api.cel.types import CelType
+from kubechronicle.api.cel.types import CelType, Overload
 from kubechronicle.api.values.allowance import ALLOWANCE
 
 COMPILATION: Final = 6e-6

@@ -41,7 +41,7 @@ from kubechronicle.api.cel.types import (
 )
 from kubechronicle.api.cel.values import Duration
 from kubechronicle.api.schema import types as built_in
-from kubechronicle.api.values import format_durations
+from kubechronicle.api.values import durations
 
 # -- keyed lists -------------------------------------------------------------------------------------------------------
 #
@@ -257,7 +257,7 @@ def _double(data: Any) -> Any:
 
 
 def _duration(text: str) -> Duration | None:
-    length = format_durations.parse(text)
+    length = durations.parse_format(text)
     return None if length is None else Duration(length)
 
 

@@ -27,9 +27,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.codecs.budget import require_within
-from kubechronicle.api.codecs.complaints import Complaints
-from kubechronicle.api.codecs.depth import MAX_DEPTH
-from kubechronicle.api.codecs.errors import DecodeError, RefusedValueError
+from kubechronicle.api.codecs.errors import MAX_DEPTH, Complaints, DecodeError, RefusedValueError
 
 __all__ = ["BYTES", "FLOATS", "LIST", "MAP", "SIMPLE", "decode", "decode_value", "type_name"]
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kubechronicle.api.codecs.cbor import BYTES, FLOATS, LIST, MAP, SIMPLE
 from kubechronicle.api.codecs.errors import EncodeError
-from kubechronicle.api.values.text_cache import cached
+from kubechronicle.api.values.caches import cached
 
 __all__ = ["PREFIX", "encode", "encode_item", "encode_watch_event", "list_opening"]
 

@@ -1,7 +1,7 @@
 """JSON bodies: decoded by orjson where it agrees with Go's decoder, and as Go does where they differ.
 
 Go replaces invalid UTF-8 and lone surrogates with U+FFFD. Of duplicate keys, the last wins (unless the document has a
-type: see `complaints.py`). An integer beyond 64 bits becomes a float. Go's error texts are in `json_syntax.py`. Only
+type: see `errors.py`). An integer beyond 64 bits becomes a float. Go's error texts are in `json_syntax.py`. Only
 `decode` knows fields: apiVersion and kind of objects.
 
 A document may be nested 250 levels deep; Go allows 10,000. orjson writes 254 levels, and no Kubernetes schema comes
@@ -17,11 +17,8 @@ from typing import Any, NoReturn
 
 import orjson
 
-from kubechronicle.api.codecs.budget import require_json_within
-from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
-from kubechronicle.api.codecs.depth import MAX_DEPTH
-from kubechronicle.api.codecs.errors import DecodeError, EncodeError
-from kubechronicle.api.codecs.headroom import require_for_document
+from kubechronicle.api.codecs.budget import require_for_document, require_json_within
+from kubechronicle.api.codecs.errors import MAX_COMPLAINTS, MAX_DEPTH, Complaints, DecodeError, EncodeError
 from kubechronicle.api.codecs.json_syntax import syntax_error
 
 __all__ = [

@@ -19,7 +19,7 @@ from kubechronicle.api.codecs.wire.decoders import decoder_of
 from kubechronicle.api.codecs.wire.encoders import encoder_of
 from kubechronicle.api.codecs.wire.table import message_for
 from kubechronicle.api.codecs.wire.values import fields_of, length, varint
-from kubechronicle.api.values.text_cache import cached
+from kubechronicle.api.values.caches import cached
 
 __all__ = [
     "MEDIA_TYPE",

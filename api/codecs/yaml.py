@@ -1,7 +1,7 @@
 """YAML bodies, as in sigs.k8s.io/yaml: from YAML to the values of equivalent JSON, and back.
 
 libyaml parses events; an explicit stack builds the values, so that no document can exhaust Python's or C's stack.
-`yaml_scalars.py` decides the values of scalars, not PyYAML. Only the first document of a body is read. `MAX_ALIASED`
+`yaml_writer.py` decides the values of scalars, not PyYAML. Only the first document of a body is read. `MAX_ALIASED`
 limits the values that aliases add, so that a small document cannot expand without limit.
 
 Errors have go-yaml's texts, which are libyaml's: `yaml: line 3: mapping values are not allowed in this context`.
@@ -30,14 +30,10 @@ from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
 from kubechronicle.api.codecs.budget import MAX_ALIASED, MAX_VALUES, require_within
-from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
-from kubechronicle.api.codecs.depth import MAX_DEPTH
-from kubechronicle.api.codecs.errors import DecodeError
+from kubechronicle.api.codecs.errors import MAX_COMPLAINTS, MAX_DEPTH, Complaints, DecodeError
 from kubechronicle.api.codecs.json import as_object, has_unique_keys, holds_any, loads
-from kubechronicle.api.codecs.yaml_scalars import go_float, resolve, resolve_tagged
-from kubechronicle.api.codecs.yaml_writer import write
-from kubechronicle.api.values.caches import CACHES
-from kubechronicle.api.values.recent import Recent
+from kubechronicle.api.codecs.yaml_writer import go_float, resolve, resolve_tagged, write
+from kubechronicle.api.values.caches import CACHES, Recent
 
 __all__ = ["decode", "decode_all", "decode_nearly_plain", "decode_plain", "decode_value", "encode", "is_plain"]
 

@@ -24,10 +24,10 @@ from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.codecs import yaml as yaml_codec
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration.files import ConfigFileError, decode
-from kubechronicle.api.configuration.image_policy import ImagePolicy
 from kubechronicle.api.configuration.structuring import FieldKey, StructureError, ZeroIsDefault, structure
+from kubechronicle.api.configuration.webhook_admission import ImagePolicy
 from kubechronicle.api.errors.field_errors import Cause, aggregate, duplicate, go_quote, invalid_value, not_supported
-from kubechronicle.api.quota.limited import LimitedResource
+from kubechronicle.api.quota.check import LimitedResource
 from kubechronicle.api.values import names
 
 VERSIONS: Final = ("v1",)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from kubechronicle.api.values.numbers import is_writable
+from kubechronicle.api.values.objects import is_writable
 
 _Json = TypeVar("_Json")
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.features.versions import COMPONENT, DEFAULT, EffectiveVersion, Release
-from kubechronicle.api.values.numbers import parse_bool
+from kubechronicle.api.values.objects import parse_bool
 
 ALPHA: Final = "ALPHA"
 BETA: Final = "BETA"

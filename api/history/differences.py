@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from kubechronicle.api.values.compact_json import compact_json
-from kubechronicle.api.values.objects import ReadOnlyObject
+from kubechronicle.api.values.objects import ReadOnlyObject, compact_json
 from kubechronicle.api.values.printable import printable, printable_json
 
 # Key fields of list items: the first entry that all items of both lists have, with distinct values.

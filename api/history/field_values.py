@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from kubechronicle.api.history.differences import field_below, item_label, key_fields_of, same
 from kubechronicle.api.values.caches import remembered
-from kubechronicle.api.values.compact_json import compact_json
+from kubechronicle.api.values.objects import compact_json
 
 # Mappings with free names: the rest of the path is one name, dots included.
 FREE: Final = (

@@ -26,8 +26,7 @@ from kubechronicle.api.managed_fields.path_elements import NoPathElement as NoPa
 from kubechronicle.api.managed_fields.path_elements import elements_of, in_order, items_by_element
 from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import MAP, SET, AnyType, ListType, MapType, ObjectType, Scalar, Type
-from kubechronicle.api.values.caches import CACHES
-from kubechronicle.api.values.recent import Recent
+from kubechronicle.api.values.caches import CACHES, Recent
 
 FieldSet = dict[str, Any]
 

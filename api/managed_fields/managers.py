@@ -26,8 +26,7 @@ from kubechronicle.api.managed_fields.columns import KNOWN_BYTES, Shape, shape_o
 from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement
 from kubechronicle.api.schema.types import ObjectType
-from kubechronicle.api.values.caches import CACHES
-from kubechronicle.api.values.recent import Recent
+from kubechronicle.api.values.caches import CACHES, Recent
 
 MAX_UPDATE_MANAGERS: Final = 10
 """Separate entries of operation Update; older ones are merged into one per apiVersion."""

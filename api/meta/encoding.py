@@ -19,7 +19,7 @@ import msgspec
 import orjson
 
 from kubechronicle.api.codecs import unstructured
-from kubechronicle.api.meta import stored_contents, stored_sets
+from kubechronicle.api.meta import stored_contents
 
 METADATA_ORDER: Final = (
     "name",
@@ -66,7 +66,7 @@ def encode_custom(obj: dict[str, Any]) -> bytes:
     given = obj["metadata"]
     metadata = {key: value for key, value in given.items() if key not in ("resourceVersion", "uid")}
     if entries := metadata.get("managedFields"):
-        metadata["managedFields"] = stored_sets.as_written(entries)
+        metadata["managedFields"] = stored_contents.as_written(entries)
     text = orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)
     sealable = orjson.Fragment(b'%b, "uid":%b}' % (text[:-1], orjson.dumps(given["uid"])))
     return b"{ %b" % unstructured.encode({**stored_contents.with_texts(obj), "metadata": sealable})[1:]

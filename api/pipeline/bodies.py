@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.codecs import json, yaml
-from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
+from kubechronicle.api.codecs.errors import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.pipeline import body_types, defaulting
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema import check, free_fields, repeated_keys, types, unstructured
+from kubechronicle.api.schema import check, equality, repeated_keys, types, unstructured
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
@@ -124,7 +124,7 @@ def decode(
             raise cannot_be_handled(rt, _shown_mismatch(rt, error, duplicates, kind)) from None
     keys_sorted = isinstance(duplicates, Complaints) and duplicates.keys_sorted
     if keys_sorted and rt.definition:
-        free_fields.encode_again(obj, rt.definition)
+        equality.encode_again(obj, rt.definition)
     if not unknown and not sentences:
         return obj, []
     if keys_sorted:

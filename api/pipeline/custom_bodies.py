@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kubechronicle.api.codecs.complaints import Complaints
+from kubechronicle.api.codecs.errors import Complaints
 from kubechronicle.api.custom import numbers
 from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.custom.schema.embedded import MalformedError, coerce_root

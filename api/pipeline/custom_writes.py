@@ -19,7 +19,7 @@ from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta import metadata, stored_contents
 from kubechronicle.api.meta.encoding import copy_object, is_sortable
-from kubechronicle.api.pipeline import custom_versions, deletion, tracking
+from kubechronicle.api.pipeline import conversion, deletion, tracking
 from kubechronicle.api.pipeline.validation import check_revision, rejection_of_revision
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.equality import same_json
@@ -72,10 +72,10 @@ def _stored(rt: ResourceType, obj: Object, contents: Contents) -> tuple[Object, 
     It may be converted, or lose fields that webhooks have added.
     """
     if rt.is_storage_version and rt.custom.storage.schema.is_settled(contents):
-        return custom_versions.of_settled(rt, obj, contents), None
+        return conversion.of_settled(rt, obj, contents), None
     before = _text(obj)
     requested = copy_object(obj) if before is None else None
-    stored = custom_versions.to_stored(rt, obj)
+    stored = conversion.to_stored(rt, obj)
     if before is None or _text(stored) == before:
         return stored, requested
     return stored, orjson.loads(before)  # cheaper than a copy

@@ -9,13 +9,13 @@ import orjson
 
 from kubechronicle.api.codecs import errors
 from kubechronicle.api.codecs import json as codec
-from kubechronicle.api.codecs.complaints import MAX_COMPLAINTS, Complaints
+from kubechronicle.api.codecs.errors import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.patch import json_patch, merge_patch, printed, strategic_merge
 from kubechronicle.api.pipeline import applied_bodies, bodies, custom_bodies
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema import check, free_fields
+from kubechronicle.api.schema import check, equality
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.values import json_word
 from kubechronicle.api.values.objects import Object
@@ -186,5 +186,5 @@ def _strategic(
     warnings = bodies.convert_patched(
         rt, patched, shown=shown, validation=validation, complaints=complaints, empties=empties
     )
-    free_fields.encode_again(patched, rt.definition)
+    equality.encode_again(patched, rt.definition)
     return patched, warnings

@@ -29,7 +29,6 @@ from kubechronicle.api.pipeline import (
     bodies,
     conversion,
     custom_bodies,
-    custom_versions,
     custom_writes,
     defaulting,
     deletion,
@@ -40,7 +39,7 @@ from kubechronicle.api.pipeline import (
 from kubechronicle.api.pipeline.tracking import rules_of
 from kubechronicle.api.pipeline.validation import check_revision, check_uid, rejection_of_revision
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.schema import null_lists, types
+from kubechronicle.api.schema import empties, types
 from kubechronicle.api.schema.empties import named, put_back
 from kubechronicle.api.strategy.strategy import Strategy, keep
 from kubechronicle.api.strategy.write_context import Outcome as Outcome
@@ -60,7 +59,7 @@ def to_storage_version(rt: ResourceType, obj: Object) -> Object:
 def to_request_version(rt: ResourceType, obj: Object) -> Object:
     """Return a stored object in the version of the request. A custom object is consumed."""
     if rt.custom is not None:
-        return custom_versions.read(rt, obj)
+        return conversion.read(rt, obj)
     return conversion.convert(obj, rt.api_version)
 
 
@@ -213,11 +212,11 @@ def _reset_status(rt: ResourceType, obj: Object) -> None:
         obj.pop("status", None)
 
 
-def _make_null(rt: ResourceType, obj: Object) -> null_lists.Emptied:
-    return null_lists.make_null(obj, conversion.storage_kind(rt)) if rt.definition else []
+def _make_null(rt: ResourceType, obj: Object) -> empties.Emptied:
+    return empties.make_null(obj, conversion.storage_kind(rt)) if rt.definition else []
 
 
-def _shown(obj: Object, emptied: null_lists.Emptied) -> Object:
+def _shown(obj: Object, emptied: empties.Emptied) -> Object:
     """Return a copy of an object as validating admission shows it: with its empty lists, which the store makes null."""
     still = [each for each in emptied if each[0].get(each[1], each) is None]
     for holder, name, value in still:

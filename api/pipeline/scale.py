@@ -18,7 +18,7 @@ from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Writer
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.pipeline import bodies, custom_scale, custom_versions, patching, server_side_apply
+from kubechronicle.api.pipeline import bodies, conversion, custom_scale, patching, server_side_apply
 from kubechronicle.api.pipeline.validation import check_uid
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.types import object_type
@@ -85,7 +85,7 @@ def stored_scale(rt: ResourceType, obj: Object, *, required: bool = False) -> Ob
     """
     if rt.custom is None:
         return scale_of(obj)
-    seen = custom_versions.read(rt, obj)
+    seen = conversion.read(rt, obj)
     return custom_scale.shown_scale(rt, seen) if required else custom_scale.scale_of(rt, seen)
 
 
@@ -171,7 +171,7 @@ def put_scale(rt: ResourceType, old: Object, wanted: Object, *, manager: str, no
     ``old``: as stored; a custom object is consumed. ``now``: the time of the request.
     """
     if rt.custom is not None:
-        old = custom_versions.read(rt, old)
+        old = conversion.read(rt, old)
     meta, held = wanted["metadata"], old["metadata"]
     namespace = held.get("namespace", "")
     check_uid(rt, meta, held.get("uid", ""), name=held.get("name", ""), namespace=namespace, dry_run=dry_run)

@@ -23,11 +23,11 @@ from kubechronicle.api.managed_fields.managers import Entry, Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import apply, typed_readers, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed, Unconvertible
-from kubechronicle.api.pipeline import applied_bodies, bodies, conversion, custom_versions, defaulting
+from kubechronicle.api.pipeline import applied_bodies, bodies, conversion, defaulting
 from kubechronicle.api.pipeline.applied_bodies import KUBECTL, LAST_APPLIED
 from kubechronicle.api.pipeline.applied_bodies import ApplyRequest as ApplyRequest
 from kubechronicle.api.registry.registry import ResourceType, known_registry
-from kubechronicle.api.schema import check, free_fields, unstructured
+from kubechronicle.api.schema import check, equality, unstructured
 from kubechronicle.api.schema.empties import Empty
 from kubechronicle.api.schema.types import ObjectType, object_type
 from kubechronicle.api.values.objects import Object
@@ -224,7 +224,7 @@ def _custom_typed(rt: ResourceType, obj: Object, api_version: str) -> Typed | No
         return None
     version: CustomVersion = rt.custom.versions[api_version.rpartition("/")[2]]
     if obj["apiVersion"] != api_version:
-        obj = custom_versions.convert_custom(rt.custom, copy_object(obj), api_version)
+        obj = conversion.convert_custom(rt.custom, copy_object(obj), api_version)
         if problems := typed_values.misfits(obj, version.kind_type):
             raise Unconvertible(typed_values.explain(problems))
     return obj, version.kind_type
@@ -258,7 +258,7 @@ def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object, em
     try:
         unstructured.check_converted(obj, kind, empties)
         defaulting.apply(obj, kind)
-        free_fields.encode_again(obj, rt.definition)
+        equality.encode_again(obj, rt.definition)
     except (check.TypeMismatch, unstructured.ConversionError) as error:
         why = f"unable to convert unstructured object to {_type_text(rt.api_version, rt.kind)}: {error}"
         raise status.unknown(f"failed to convert new object ({_named(rt, config)}) to proper version: {why}") from None

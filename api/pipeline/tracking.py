@@ -14,7 +14,7 @@ from kubechronicle.api.managed_fields.managers import Paths, Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import typed_values
 from kubechronicle.api.patch.apply import Unconvertible
-from kubechronicle.api.pipeline import bodies, conversion, custom_versions, server_side_apply
+from kubechronicle.api.pipeline import bodies, conversion, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import put_back, within_owned_lists
 from kubechronicle.api.schema.types import ObjectType
@@ -154,7 +154,7 @@ def seen_by(rt: ResourceType, old: Object, ctx: WriteContext) -> Object:
     seen = ctx.seen
     if seen.stored is not old or seen.shown is None:
         # Bytes are cheaper than a copy.
-        seen.stored, seen.shown = old, custom_versions.read(rt, orjson.loads(orjson.dumps(old)))
+        seen.stored, seen.shown = old, conversion.read(rt, orjson.loads(orjson.dumps(old)))
         seen.conforms = False
     return seen.shown
 

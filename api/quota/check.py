@@ -9,16 +9,80 @@ The limits are those of a quota's status. A change of its spec takes effect when
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kubechronicle.api.quota import amounts, limited, scopes
-from kubechronicle.api.quota.amounts import Usage
-from kubechronicle.api.quota.evaluators import UPDATE, Evaluator, Measure
-from kubechronicle.api.quota.facts import Facts
-from kubechronicle.api.quota.limited import LimitedResource
+from kubechronicle.api.quota import amounts, scopes
+from kubechronicle.api.quota.amounts import ZERO, Usage
+from kubechronicle.api.quota.evaluators import UPDATE, Evaluator, Facts, Measure
+from kubechronicle.api.quota.scopes import Selector, Traits
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.steps import Steps
+
+# -- totals ------------------------------------------------------------------------------------------------------------
+#
+# The total usage of a namespace, which a controller writes to a quota's status.used.
+
+
+def total(names: Collection[str], selectors: list[Selector], measures: Iterable[Measure]) -> Usage:
+    """Return the sum over the objects that meet the selectors, with every name."""
+    sums: Usage = dict.fromkeys(names, ZERO)
+    for measure in measures:
+        if scopes.match(selectors, measure.traits):
+            amounts.add(sums, amounts.only(measure.usage, names))
+    return sums
+
+
+def times(names: Collection[str], selectors: list[Selector], measure: Measure, count: int) -> Usage:
+    """Return the usage of ``count`` objects with the same usage."""
+    counted = count if scopes.match(selectors, measure.traits) else 0
+    sums: Usage = dict.fromkeys(names, ZERO)
+    amounts.add(sums, {name: (each * counted, family) for name, (each, family) in measure.usage.items()})
+    return amounts.only(sums, names)
+
+
+# -- limited -----------------------------------------------------------------------------------------------------------
+#
+# Resources that may only be consumed where a quota covers them (ResourceQuotaConfiguration: limitedResources).
+#
+# resource: persistentvolumeclaims, matchContains: [gold.storageclass.storage.k8s.io/requests.storage]
+# a claim of class gold in a namespace without a quota of that name
+#     ->  insufficient quota to consume: gold.storageclass.storage.k8s.io/requests.storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitedResource:
+    """``resource``: its storage name. ``contains``: parts of the names of usage. ``scopes``: of its objects."""
+
+    resource: str
+    contains: tuple[str, ...] = ()
+    scopes: tuple[Selector, ...] = ()
+
+
+def uncovered_names(
+    limits: Sequence[LimitedResource], resource: str, usage: Usage, covered: Collection[str]
+) -> list[str]:
+    """Return the names of positive usage that a limit demands a quota for and that no quota covers, sorted."""
+    parts = [part for limit in limits if limit.resource == resource for part in limit.contains]
+    consumed = (name for name, amount in usage.items() if amount[0] > 0 and name not in covered)
+    return sorted(name for name in consumed if any(part in name for part in parts))
+
+
+def uncovered_scopes(
+    limits: Sequence[LimitedResource], traits: Traits, covering: Collection[Selector]
+) -> list[Selector]:
+    """Return the scopes of limits that the object is in and that no quota names among those the object is in.
+
+    As in kube-apiserver, a limit's scopes count for objects of every resource that has scopes.
+    """
+    names = {selector.scope for selector in covering}
+    return [each for limit in limits for each in limit.scopes if each.scope not in names and each.matches(traits)]
+
+
+def shown(scopes: Sequence[Selector]) -> str:
+    """Return selectors as Go's ``%v`` prints them: ``[{PriorityClass In [high]}]``."""
+    texts = (f"{{{each.scope} {each.operator} [{' '.join(each.values)}]}}" for each in scopes)
+    return f"[{' '.join(texts)}]"
 
 
 class Exceeded(Exception):
@@ -116,11 +180,11 @@ def _check_covered(
     if not amounts.risen(measure.usage, held):
         return
     covered = {name for index in matching for name in evaluator.covered(quotas[index]["status"]["hard"], facts)}
-    if names := limited.uncovered_names(limits, evaluator.resource, measure.usage, covered):
+    if names := uncovered_names(limits, evaluator.resource, measure.usage, covered):
         raise Exceeded(f"insufficient quota to consume: {','.join(names)}")
     covering = [each for quota in quotas for each in scopes.selectors_of(quota) if each.matches(measure.traits)]
-    if missing := limited.uncovered_scopes(limits, measure.traits, covering):
-        raise ScopesNotCovered(f"insufficient quota to match these scopes: {limited.shown(missing)}")
+    if missing := uncovered_scopes(limits, measure.traits, covering):
+        raise ScopesNotCovered(f"insufficient quota to match these scopes: {shown(missing)}")
 
 
 def _charge(

@@ -32,7 +32,7 @@ from kubechronicle.api.registry.registry import (
     version_priority,
 )
 from kubechronicle.api.registry.resources import GATES
-from kubechronicle.api.values.numbers import parse_bool
+from kubechronicle.api.values.objects import parse_bool
 
 _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "api/all": re.compile(r".*"),

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kubechronicle.api.schema import types, values
 from kubechronicle.api.schema.empties import Empty
-from kubechronicle.api.schema.free_fields import encoded
+from kubechronicle.api.schema.equality import encoded
 from kubechronicle.api.schema.types import SCALAR_ZERO, AnyType, Field, ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.values import ValueDecodeError, json_word
 
@@ -219,7 +219,7 @@ def _object(value: dict[str, Any], kind: ObjectType, found: Found) -> None:
 def _dropped(result: Any, field: Field) -> bool:
     """Return whether Go omits this empty value: an empty list or map, or a zero scalar; never an empty struct.
 
-    null_lists.py treats lists and maps that are always written."""
+    empties.py treats lists and maps that are always written."""
     if isinstance(field.type, ObjectType | AnyType):
         return False
     return not field.keep_zero or (result is None and isinstance(field.type, Scalar))

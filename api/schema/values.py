@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kubechronicle.api.values import quantity
-from kubechronicle.api.values.numbers import whole
+from kubechronicle.api.values.objects import whole
 
 RFC3339: Final = "2006-01-02T15:04:05Z07:00"
 RFC3339_MICRO: Final = "2006-01-02T15:04:05.000000Z07:00"

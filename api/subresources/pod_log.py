@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from kubechronicle.api.errors import field_errors, status
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.queries import boolean, integer
+from kubechronicle.api.meta.options import boolean, integer
 from kubechronicle.api.schema import values
 from kubechronicle.api.schema.values import ValueDecodeError
 from kubechronicle.api.values.objects import Object

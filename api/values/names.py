@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from kubechronicle.api.values.text_cache import cached
+from kubechronicle.api.values.caches import cached
 
 NameCheck = Callable[[str, bool], list[str]]
 """``check(name, prefix)``: with ``prefix`` the name is a generateName, which may end in a dash."""
@@ -316,3 +316,56 @@ NAME_CHECKS: Final[dict[str, NameCheck]] = {
     "any": any_name,
 }
 """Rules for names by the word the strategy table uses."""
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+#
+# Names of container images, as the distribution project's reference parser reads them.
+#
+# Example: ``registry.example.com:5000/team/app:v1@sha256:…``. A name without a registry is one of docker.io.
+
+
+MAX_PATH: Final = 255
+"""The longest path of an image within its registry, in characters."""
+
+DEFAULT_TAG: Final = "latest"
+
+_COMPONENT: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_DOMAIN_LABEL: Final = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_REFERENCE: Final = re.compile(
+    rf"(?:(?:{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?"
+    rf"(?P<path>{_COMPONENT}(?:/{_COMPONENT})*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
+    r"(?:@(?P<algorithm>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*):(?P<digest>[0-9a-fA-F]{32,}))?\Z"
+)
+_IMAGE_IDENTIFIER: Final = re.compile(r"[a-f0-9]{64}\Z")
+_DIGEST_LENGTHS: Final = {"sha256": 64, "sha384": 96, "sha512": 128}
+_HEXADECIMAL: Final = re.compile(r"[a-f0-9]+\Z")
+
+
+def _normalized(image: str) -> str:
+    """Return the image's name with its registry."""
+    first, slash, rest = image.partition("/")
+    domain, remote = "docker.io", image
+    if slash and first == "index.docker.io":
+        remote = rest
+    elif slash and (first == "localhost" or "." in first or ":" in first or first != first.lower()):
+        domain, remote = first, rest
+    if domain == "docker.io" and "/" not in remote:
+        remote = f"library/{remote}"
+    return f"{domain}/{remote}"
+
+
+def tag_of(image: str) -> str:
+    """Return the tag of an image: ``latest`` without tag and digest, "" with a digest alone or if it is no name."""
+    if _IMAGE_IDENTIFIER.match(image):
+        return ""
+    found = _REFERENCE.match(_normalized(image))
+    if found is None or len(found["path"]) > MAX_PATH:
+        return ""
+    digest = found["digest"]
+    if digest is None:
+        return found["tag"] or DEFAULT_TAG
+    if len(digest) != _DIGEST_LENGTHS.get(found["algorithm"]) or not _HEXADECIMAL.match(digest):
+        return ""
+    return found["tag"] or ""

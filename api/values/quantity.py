@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from decimal import ROUND_UP, Context, Decimal
 from typing import Final, NamedTuple
 
-from kubechronicle.api.values.text_cache import cached
+from kubechronicle.api.values.caches import cached
 
 SYNTAX_ERROR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR: Final = "unable to parse quantity's suffix"

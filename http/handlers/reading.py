@@ -13,9 +13,8 @@ from kubechronicle.api.history.elsewhere import ERASED
 from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.meta import metadata
-from kubechronicle.api.meta.list_options import ListOptions, parse_get_options, parse_list_options
-from kubechronicle.api.meta.paging import INCONSISTENT
-from kubechronicle.api.meta.queries import parse_resource_version
+from kubechronicle.api.meta.list_options import INCONSISTENT, ListOptions, parse_get_options, parse_list_options
+from kubechronicle.api.meta.options import parse_resource_version
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import (

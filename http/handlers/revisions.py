@@ -40,7 +40,7 @@ from kubechronicle.api.history.revisions import CONTENTS, PLAIN
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
-from kubechronicle.api.selectors.revision_fields import KIND_FIELDS
+from kubechronicle.api.selectors.selectable_fields import KIND_FIELDS
 from kubechronicle.eventlog.errors import BeforeHistory
 from kubechronicle.eventlog.records import Moment
 from kubechronicle.http.audit.shown_secrets import mask_key, wants_shown

@@ -24,7 +24,7 @@ from kubechronicle.actors.store import Served
 from kubechronicle.api.codecs.negotiate import JSON
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.list_options import ListOptions
-from kubechronicle.api.meta.queries import go_seconds
+from kubechronicle.api.meta.options import go_seconds
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable

@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from kubechronicle.api.admission.image_verdicts import ImageVerdict
+from kubechronicle.api.admission.rejections import ImageVerdict
 from kubechronicle.http.outgoing import reviews
 from kubechronicle.http.outgoing.backoff import Backoff, ask_patiently
 from kubechronicle.http.outgoing.client import TIMEOUT, Answer, AskError, Outgoing

@@ -11,7 +11,7 @@ from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.loops.edits import create_unless_exists
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.configuration import admission, image_policy, resource_quota, webhook_admission
+from kubechronicle.api.configuration import admission, webhook_admission
 from kubechronicle.api.configuration.admission import AdmissionPluginConfiguration, PluginConfigurations
 from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.configuration.files import ConfigFileError
@@ -182,11 +182,11 @@ def _pod_security(document: Any) -> Mapping[str, Any]:
 
 
 def _image_policy(document: Any) -> Mapping[str, Any]:
-    return {"image_policy": image_policy.image_policy(document)}
+    return {"image_policy": webhook_admission.image_policy(document)}
 
 
 def _limited_resources(document: Any) -> Mapping[str, Any]:
-    return {"limited_resources": resource_quota.limited_resources(document)}
+    return {"limited_resources": webhook_admission.limited_resources(document)}
 
 
 _Reader = Callable[[Any], Mapping[str, Any]]

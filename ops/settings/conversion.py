@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
-from kubechronicle.api.values.numbers import FALSE_WORDS, TRUE_WORDS
+from kubechronicle.api.values.objects import FALSE_WORDS, TRUE_WORDS
 from kubechronicle.ops.settings import types
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import pytest
 from kubechronicle import actors, api, http
 from kubechronicle.api.builtin.common import go_shapes
 from kubechronicle.api.codecs.wire import table
-from kubechronicle.api.meta import stored_contents, stored_sets
-from kubechronicle.api.schema import free_fields, types
+from kubechronicle.api.meta import stored_contents
+from kubechronicle.api.schema import equality, types
 from kubechronicle.api.selectors import label_selectors
 from kubechronicle.api.values import names
 from kubechronicle.api.values.caches import CACHES, Caches, kept, kept_in_order, remembered
@@ -57,17 +57,17 @@ ALLOWED = {
     "api.registry.registry._builtin_types": NO_ARGUMENT,
     "api.registry.registry.builtin_registry": NO_ARGUMENT,
     "api.registry.registry.known_registry": NO_ARGUMENT,
-    "api.schema.free_fields._names": BY_NAME,
+    "api.schema.equality._names": BY_NAME,
     "api.schema.types.definition_type": BY_NAME,
     "api.schema.types.object_type": BY_NAME,
     "api.subresources.eviction.eviction_type": BY_TYPE,
     "api.subresources.token_request.token_type": BY_TYPE,
-    "api.schema.null_lists._PLANS": "by definitions of built-in kinds, which come from object_type",
+    "api.schema.empties._PLANS": "by definitions of built-in kinds, which come from object_type",
     "api.configuration.files._schemas": BY_TYPE,
     "api.audit.events.SECONDS": OF_NUMBERS,
-    "api.admission.annotations.UNWANTED": "what is put into it is dropped",
-    "api.custom.schema.conforming._KEPT": "by classes of values; nothing is put into it",
-    "api.custom.schema.conforming._METADATA": "by classes of values; nothing is put into it",
+    "api.admission.matching.UNWANTED": "what is put into it is dropped",
+    "api.custom.schema.known_contents._KEPT": "by classes of values; nothing is put into it",
+    "api.custom.schema.known_contents._METADATA": "by classes of values; nothing is put into it",
     "actors.admission.pod_security.standards.checks_of": "by the levels of the standard, and minors up to the newest",
     "actors.random_names._unused": "uids that no object has yet",
     "http.audit.record.CODES": OF_NUMBERS,
@@ -147,7 +147,7 @@ def test_every_cache_at_module_level_is_registered(package: Any) -> None:
 
 
 def test_what_is_kept_by_name_is_bounded_by_the_tables() -> None:
-    for memo in (go_shapes._internal_type, table.message_named, free_fields._names, types.object_type):
+    for memo in (go_shapes._internal_type, table.message_named, equality._names, types.object_type):
         size = memo.cache_info().currsize
         with pytest.raises((KeyError, TypeError)):
             memo("text of an object")
@@ -157,7 +157,7 @@ def test_what_is_kept_by_name_is_bounded_by_the_tables() -> None:
 def test_one_call_empties_all() -> None:
     value = {"k": "x" * 2000}
     stored_contents.note({"apiVersion": "v1", "kind": "A", "metadata": {}, "data": value})
-    stored_sets.decode(b'{"metadata":{"managedFields":[{"fieldsV1":{"f:%b":{}},"manager":"a"}]}}' % (b"y" * 300))
+    stored_contents.decode(b'{"metadata":{"managedFields":[{"fieldsV1":{"f:%b":{}},"manager":"a"}]}}' % (b"y" * 300))
     label_selectors.parse_label_selector("marked=text")
     names.dns_subdomain("marked")
     mapping, ordered = kept("a"), kept_in_order("b")

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kubechronicle.api.codecs import headroom
-from kubechronicle.api.codecs.headroom import Headroom
+from kubechronicle.api.codecs import budget
+from kubechronicle.api.codecs.budget import Headroom
 from kubechronicle.ops.development.server_process import ServerProcess, running
 
 MIB = 1024 * 1024
@@ -63,16 +63,16 @@ def test_headroom_is_checked_now_and_then_and_at_each_call_without(monkeypatch: 
         if short:
             raise MemoryError
 
-    monkeypatch.setattr(headroom, "require", require)
+    monkeypatch.setattr(budget, "require", require)
     checked = Headroom()
-    for _ in range(headroom.EVERY - 1):
+    for _ in range(budget.EVERY - 1):
         checked.check()
     assert looks == []
     for _ in range(3):
         with pytest.raises(MemoryError):
             checked.check()
     short = False
-    for _ in range(headroom.EVERY):
+    for _ in range(budget.EVERY):
         checked.check()
     assert len(looks) == 4
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kubechronicle.api.quota.evaluators import Evaluator, evaluator_of
-from kubechronicle.api.quota.facts import Facts
+from kubechronicle.api.quota.evaluators import Evaluator, Facts, evaluator_of
 
 Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ import orjson
 from kubechronicle.actors.admission.chain import AdmissionPlugin, Attributes, State, forbidden
 from kubechronicle.actors.admission.state import ImageReviews
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
-from kubechronicle.api.admission.image_verdicts import ImageVerdict
+from kubechronicle.api.admission.rejections import ImageVerdict
 from kubechronicle.api.values.names import qualified_name
 from kubechronicle.api.values.objects import Object
 

@@ -11,7 +11,7 @@ from kubechronicle.actors.admission.chain import Attributes, State
 from kubechronicle.actors.admission.versions import Versions, name_of, namespace_of, user_of
 from kubechronicle.actors.evaluation import on_event_loop
 from kubechronicle.api.admission.matching import NAMESPACES
-from kubechronicle.api.admission.policy_values import PolicyRequest, namespace_value, request_value
+from kubechronicle.api.admission.policy_sources import PolicyRequest, namespace_value, request_value
 from kubechronicle.api.cel.library.authorization import AuthorizerDecision, AuthorizerQuestion
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.request_info import RequestInfo

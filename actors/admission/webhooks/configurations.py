@@ -14,8 +14,7 @@ import orjson
 
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.external_answers import in_steps
-from kubechronicle.api.admission.conditions import Conditions
-from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS, Index, Rules, Selectors
+from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS, Conditions, Index, Rules, Selectors
 from kubechronicle.api.builtin.admissionregistration.webhooks import VIRTUAL_RESOURCES
 from kubechronicle.api.configuration.admission_manifests import Manifests
 from kubechronicle.api.registry.registry import ResourceType

@@ -35,7 +35,7 @@ from kubechronicle.actors.external_answers import (
 )
 from kubechronicle.actors.random_names import new_uid
 from kubechronicle.api.admission import rejections, reviews
-from kubechronicle.api.admission.conditions import ConditionsFailed
+from kubechronicle.api.admission.matching import ConditionsFailed
 from kubechronicle.api.admission.reviews import CallFailed, WebhookAnswer
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType

@@ -33,7 +33,7 @@ from kubechronicle.actors.admission.webhooks.dispatch import (
 from kubechronicle.actors.evaluation import MAX_GROWTH, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
 from kubechronicle.api.admission import patches, rejections
-from kubechronicle.api.admission.annotations import UNWANTED
+from kubechronicle.api.admission.matching import UNWANTED
 from kubechronicle.api.admission.reviews import CallFailed, WebhookAnswer
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.patch import json_patch

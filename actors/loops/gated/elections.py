@@ -30,7 +30,7 @@ from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.builtin.coordination.lease import OLDEST
-from kubechronicle.api.cel.library.semver_parser import Version, VersionError, parse
+from kubechronicle.api.cel.library.semver import Version, VersionError, parse
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 from kubechronicle.eventlog.entries import Entry, Event

@@ -207,7 +207,7 @@ def _service_path(place: str, field: str) -> list[Cause]:
 
 
 def _url(url: str, field: str) -> list[Cause]:
-    from kubechronicle.api.cel.library.go_url_parser import UrlError, parse_reference
+    from kubechronicle.api.cel.library.urls import UrlError, parse_reference
 
     form = "; desired format: https://host[/path]"
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.schema.free_fields import encoded
+from kubechronicle.api.schema.equality import encoded
 from kubechronicle.api.values.objects import Object
 
 MOST_SCHEMAS: Final = 1000

@@ -16,7 +16,7 @@ from kubechronicle.api.builtin.apiextensions.where import Causes, Where
 from kubechronicle.api.custom.numbers import as_decoded
 from kubechronicle.api.errors.field_errors import Cause, aggregate, invalid_value
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.schema.free_fields import encoded
+from kubechronicle.api.schema.equality import encoded
 from kubechronicle.api.values.objects import Object
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def has_unpruned_default(schema: Object) -> bool:
 
 
 def _unknown_fields(node: SchemaNode) -> list[str]:
-    from kubechronicle.api.custom.schema.pruning import prune_value
+    from kubechronicle.api.custom.schema.defaults import prune_value
 
     return prune_value(copy_object(node.default), node)
 

@@ -129,7 +129,7 @@ def approval_state(annotations: Mapping[str, str] | None) -> tuple[str, str]:
 
 
 def _is_url(text: str) -> bool:
-    from kubechronicle.api.cel.library.go_url_parser import UrlError, parse
+    from kubechronicle.api.cel.library.urls import UrlError, parse
 
     try:
         url = parse(text)

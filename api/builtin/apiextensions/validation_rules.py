@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubechronicle.api.builtin.apiextensions.hub import unsupported
 from kubechronicle.api.builtin.apiextensions.where import Where
-from kubechronicle.api.custom.rules.field_paths import FieldPathError, field_path
+from kubechronicle.api.custom.rules.rule import FieldPathError, field_path
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 

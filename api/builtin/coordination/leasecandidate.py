@@ -13,7 +13,7 @@ from kubechronicle.api.builtin.common.checks import immutable
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Column, Printer, age_of, at, field_column, name_of
 from kubechronicle.api.builtin.coordination.lease import OLDEST, coordinated_strategy
-from kubechronicle.api.cel.library.semver_parser import Version, VersionError, parse
+from kubechronicle.api.cel.library.semver import Version, VersionError, parse
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.names import config_key

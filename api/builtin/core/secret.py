@@ -20,7 +20,7 @@ from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
 from kubechronicle.api.schema.values import encode_bytes, json_word
 from kubechronicle.api.strategy.strategy import Strategy, keep
 from kubechronicle.api.values import names
-from kubechronicle.api.values.key_pairs import pair_problem
+from kubechronicle.api.values.certificates import pair_problem
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 

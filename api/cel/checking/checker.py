@@ -22,7 +22,6 @@ from kubechronicle.api.cel.checking.type_relations import (
     substitute,
 )
 from kubechronicle.api.cel.errors import CompileError, Issue
-from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax.ast import (
     CallExpression,
     Comprehension,
@@ -44,6 +43,7 @@ from kubechronicle.api.cel.types import (
     ERROR,
     INT,
     CelType,
+    Overload,
     list_of,
     map_of,
     optional_of,

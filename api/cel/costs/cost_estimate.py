@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kubechronicle.api.cel.costs.cost_spans import EMPTY, MOST, NOTHING, ONE, UNKNOWN, CostSpan, exactly
-from kubechronicle.api.cel.overloads import Overload
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.syntax.macros import ACCUMULATOR, OLD_ACCUMULATOR
-from kubechronicle.api.cel.types import CelType
+from kubechronicle.api.cel.types import CelType, Overload
 
 Path = tuple[str, ...]
 Sizes = Callable[[Path], int | None]

@@ -9,9 +9,8 @@ from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation.code import Closure, Code, ConstantError, Context, PlansParts, beyond, constant
 from kubechronicle.api.cel.evaluation.special_calls import SPECIAL
 from kubechronicle.api.cel.operations.arithmetic import COMPARISONS
-from kubechronicle.api.cel.overloads import Overload, RuntimeCost
 from kubechronicle.api.cel.syntax import ast
-from kubechronicle.api.cel.types import CelType
+from kubechronicle.api.cel.types import CelType, Overload, RuntimeCost
 from kubechronicle.api.cel.values import PLAIN, type_name
 from kubechronicle.api.values.allowance import constant_context
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.cel.costs.call_costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
+from kubechronicle.api.cel.costs.cost_spans import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from kubechronicle.api.cel.errors import EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation import access, calls, loops
 from kubechronicle.api.cel.evaluation.code import (

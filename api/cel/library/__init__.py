@@ -1,1 +1,1 @@
-"""Function libraries of CEL: each module has a table `LIBRARY` of overloads, with the functions they call."""
+"""Function libraries of CEL: each module has tables of overloads, with the functions that they call."""

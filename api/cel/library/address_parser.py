@@ -1,6 +1,6 @@
 """IP addresses and ranges: a parser as strict as Go's ``net/netip``, with its errors.
 
-Lives here: the grammar and the canonical spelling. Not here: the functions that CEL offers (ip.py, cidr.py), and
+Lives here: the grammar and the canonical spelling. Not here: the functions that CEL offers (addresses.py), and
 addresses in Kubernetes' own fields (api/builtin).
 """
 

@@ -14,8 +14,7 @@ from typing import ClassVar, Final
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.overloads import Function, Overload
-from kubechronicle.api.cel.types import BOOL, STRING, CelType, object_type
+from kubechronicle.api.cel.types import BOOL, STRING, CelType, Function, Overload, object_type
 from kubechronicle.api.values import names
 
 AUTHORIZER: Final = object_type("kubernetes.authorization.Authorizer", {})

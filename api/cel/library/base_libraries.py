@@ -9,24 +9,19 @@ from typing import Final
 
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.library import (
+    addresses,
     authorization,
-    cidr,
     costs,
-    ip,
-    list_aggregates,
-    list_transforms,
+    lists,
     named_formats,
     optionals,
     quantity,
-    regex,
     semver,
-    sets,
     standard,
     strings,
     urls,
 )
-from kubechronicle.api.cel.overloads import Function, Overload
-from kubechronicle.api.cel.types import DYN, STRING, object_type
+from kubechronicle.api.cel.types import DYN, STRING, Function, Overload, object_type
 
 # -- json patch --------------------------------------------------------------------------------------------------------
 #
@@ -62,16 +57,16 @@ BASE_LIBRARIES: Final[tuple[Library, ...]] = (
     optionals.LIBRARY,
     optionals.TWO_VARIABLES,
     urls.LIBRARY.weighing(PARSING),
-    regex.LIBRARY.weighing(PARSING),
-    list_aggregates.LIBRARY,
+    strings.REGEX.weighing(PARSING),
+    lists.AGGREGATES,
     authorization.LIBRARY.weighing(PARSING),
     quantity.LIBRARY.weighing(PARSING),
     strings.LIBRARY,
-    sets.LIBRARY,
-    ip.LIBRARY.weighing(PARSING),
-    cidr.LIBRARY.weighing(PARSING),
+    lists.SETS,
+    addresses.IP_LIBRARY.weighing(PARSING),
+    addresses.CIDR_LIBRARY.weighing(PARSING),
     named_formats.LIBRARY.weighing(PARSING),
     semver.LIBRARY.weighing(PARSING),
-    list_transforms.LIBRARY,
+    lists.TRANSFORMS,
 )
 """The libraries that every expression may use. Environments of JSON patches add ``json_patch.LIBRARY``."""

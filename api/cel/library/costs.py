@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kubechronicle.api.cel.library.address_parser import IpAddress, Range
-from kubechronicle.api.cel.overloads import RuntimeCost
+from kubechronicle.api.cel.types import RuntimeCost
 from kubechronicle.api.values.allowance import ALLOWANCE
 
 TRAVERSAL: Final = 0.1

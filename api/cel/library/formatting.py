@@ -14,10 +14,9 @@ from typing import Any, Final
 
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library.costs import traversal
-from kubechronicle.api.cel.operations.texts import to_text
-from kubechronicle.api.cel.overloads import Function, Overload
+from kubechronicle.api.cel.operations.conversions import to_text
 from kubechronicle.api.cel.syntax.ast import CallExpression, ListNode, Literal, MapEntry, MapNode, Node
-from kubechronicle.api.cel.types import DYN, STRING, list_of
+from kubechronicle.api.cel.types import DYN, STRING, Function, Overload, list_of
 from kubechronicle.api.cel.values import Duration, Timestamp, type_name
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.allowance import ALLOWANCE

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Final
 
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.library import costs
-from kubechronicle.api.cel.library.go_url_parser import UrlError, check
-from kubechronicle.api.cel.overloads import Function, Overload
-from kubechronicle.api.cel.types import STRING, CelType, list_of, object_type, optional_of
+from kubechronicle.api.cel.library.urls import UrlError, check
+from kubechronicle.api.cel.types import STRING, CelType, Function, Overload, list_of, object_type, optional_of
 from kubechronicle.api.cel.values import NONE, OptionalValue
 from kubechronicle.api.values import names
 

@@ -12,9 +12,21 @@ from typing import Any, Final
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.operations.equality import has_key
-from kubechronicle.api.cel.overloads import Function, Overload, planned
 from kubechronicle.api.cel.syntax import macros
-from kubechronicle.api.cel.types import BOOL, DYN, INT, STRING, CelType, list_of, map_of, optional_of, param
+from kubechronicle.api.cel.types import (
+    BOOL,
+    DYN,
+    INT,
+    STRING,
+    CelType,
+    Function,
+    Overload,
+    list_of,
+    map_of,
+    optional_of,
+    param,
+    planned,
+)
 from kubechronicle.api.cel.values import NONE, Duration, OptionalValue, Timestamp
 
 K: Final = param("K")

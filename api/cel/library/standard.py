@@ -10,13 +10,12 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.costs import call_costs
+from kubechronicle.api.cel.costs import cost_spans
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.operations import arithmetic, conversions, times
 from kubechronicle.api.cel.operations.equality import equal, has_key
 from kubechronicle.api.cel.operations.patterns import PatternError, compiled
-from kubechronicle.api.cel.overloads import Function, Overload, planned
 from kubechronicle.api.cel.syntax import macros
 from kubechronicle.api.cel.types import (
     BOOL,
@@ -31,9 +30,12 @@ from kubechronicle.api.cel.types import (
     TYPE,
     UINT,
     CelType,
+    Function,
+    Overload,
     list_of,
     map_of,
     param,
+    planned,
     type_of_type,
 )
 
@@ -62,7 +64,7 @@ def _function(name: str, *rows: _Row, member: bool = False) -> Function:
                 result,
                 call,
                 member=member,
-                cost=call_costs.BY_OVERLOAD.get(overload),
+                cost=cost_spans.BY_OVERLOAD.get(overload),
                 weight=PARSING if overload in _PARSED or overload.endswith("_with_tz") else 0,
             )
             for overload, args, result, call in rows

@@ -12,9 +12,9 @@ from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.library import costs
 from kubechronicle.api.cel.library.formatting import FORMAT
-from kubechronicle.api.cel.operations.texts import to_text
-from kubechronicle.api.cel.overloads import Function, Overload
-from kubechronicle.api.cel.types import INT, STRING, list_of
+from kubechronicle.api.cel.operations.conversions import to_text
+from kubechronicle.api.cel.operations.patterns import PatternError, compiled
+from kubechronicle.api.cel.types import INT, STRING, Function, Overload, list_of
 from kubechronicle.api.values.allowance import ALLOWANCE
 
 _SPACE: Final = (
@@ -199,5 +199,55 @@ LIBRARY: Final = Library(
         ),
         Function("strings.quote", (Overload("strings_quote", (_S,), _S, quote, cost=_ONCE),)),
         FORMAT,
+    ),
+)
+
+
+# -- regex -------------------------------------------------------------------------------------------------------------
+#
+# CEL's ``find`` and ``findAll`` (library kubernetes.regex).
+
+
+def _illegal(problem: PatternError) -> EvaluationError:
+    return EvaluationError(f"Illegal regex: {problem}")
+
+
+def find(text: str, pattern: str) -> str:
+    """Return the first match, empty if there is none. EvaluationError if the pattern is invalid."""
+    try:
+        return compiled(pattern).find(text)
+    except PatternError as problem:
+        raise _illegal(problem) from None
+
+
+def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    """Return at most ``limit`` matches, all if it is negative. EvaluationError if the pattern is invalid."""
+    try:
+        return compiled(pattern).find_all(text, limit)
+    except PatternError as problem:
+        raise _illegal(problem) from None
+
+
+_LIST_OF_STRINGS: Final = list_of(STRING)
+
+REGEX: Final = Library(
+    "kubernetes.regex",
+    0,
+    (
+        Function("find", (Overload("string_find_string", (STRING, STRING), STRING, find, True, costs.searching),)),
+        Function(
+            "findAll",
+            (
+                Overload("string_find_all_string", (STRING, STRING), _LIST_OF_STRINGS, find_all, True, costs.searching),
+                Overload(
+                    "string_find_all_string_int",
+                    (STRING, STRING, INT),
+                    _LIST_OF_STRINGS,
+                    find_all,
+                    True,
+                    costs.searching,
+                ),
+            ),
+        ),
     ),
 )

@@ -12,6 +12,7 @@ from typing import Any, Final
 from kubechronicle.api.cel.errors import EvaluationError
 from kubechronicle.api.cel.operations import times
 from kubechronicle.api.cel.operations.arithmetic import checked_int, checked_timestamp, checked_uint
+from kubechronicle.api.cel.operations.times import format_duration, format_timestamp
 from kubechronicle.api.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -180,3 +181,31 @@ def _leading(fraction: str) -> int:
 
 def to_type(value: Any) -> TypeValue:
     return TypeValue(type_name(value))
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+#
+# The text of any simple value: the result of ``string(x)``, and ``null``.
+
+
+def to_text(value: Any) -> str:
+    """Return the text of a bool, number, string, bytes, time, type or null; for any other value its type's name.
+
+    EvaluationError for bytes that are not UTF-8."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return bool_to_string(value)
+    if isinstance(value, int):
+        return int_to_string(value)
+    if isinstance(value, float):
+        return double_to_string(value)
+    if isinstance(value, bytes):
+        return bytes_to_string(value)
+    if isinstance(value, Timestamp):
+        return format_timestamp(value)
+    if isinstance(value, Duration):
+        return format_duration(value)
+    if value is None:
+        return "null"
+    return str(value.name) if type_name(value) == "type" else type_name(value)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.cel.overloads import Overload
-from kubechronicle.api.cel.types import ERROR, CelType
+from kubechronicle.api.cel.types import ERROR, CelType, Overload
 
 
 class Node:

@@ -1,6 +1,6 @@
 """The parser: from an expression's text to its tree, with macros expanded.
 
-A precedence parser for cel-go's grammar. Errors: see token_stream.py.
+A precedence parser for cel-go's grammar. Errors: see lexer.py.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from kubechronicle.api.cel.syntax.ast import (
     Select,
     StructNode,
 )
-from kubechronicle.api.cel.syntax.lexer import ESCAPED, IDENTIFIER, ExpressionSource, Token
-from kubechronicle.api.cel.syntax.macros import Macro, MacroError
-from kubechronicle.api.cel.syntax.token_stream import (
+from kubechronicle.api.cel.syntax.lexer import (
     CONSTANTS,
+    ESCAPED,
+    IDENTIFIER,
     LITERALS,
     NUMBERS,
     OPERAND,
     PRODUCTS,
     RELATIONS,
     SUMS,
+    ExpressionSource,
     Stop,
+    Token,
     TokenStream,
     too_deep,
 )
+from kubechronicle.api.cel.syntax.macros import Macro, MacroError
 
 MAX_SIZE: Final = 100_000
 """The longest expression, in characters."""

@@ -20,9 +20,8 @@ from typing import Any
 import orjson
 
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
-from kubechronicle.api.values.caches import remembered
-from kubechronicle.api.values.numbers import whole
-from kubechronicle.api.values.text_cache import cached
+from kubechronicle.api.values.caches import cached, remembered
+from kubechronicle.api.values.objects import whole
 
 __all__ = [
     "MAX_DEPTH",

@@ -16,9 +16,16 @@ from kubechronicle.api.cel.errors import CostExceeded, EvaluationError
 from kubechronicle.api.cel.syntax.escaping import escape
 from kubechronicle.api.cel.types import CelType
 from kubechronicle.api.cel.values import NONE, OptionalValue
-from kubechronicle.api.custom.rules.durations import RuleMeasures
-from kubechronicle.api.custom.rules.field_paths import FieldPathError, field_path
-from kubechronicle.api.custom.rules.rule import OLD_SELF, SELF, TYPE_NAME, CustomRule, RuleScope
+from kubechronicle.api.custom.rules.rule import (
+    OLD_SELF,
+    SELF,
+    TYPE_NAME,
+    CustomRule,
+    FieldPathError,
+    RuleMeasures,
+    RuleScope,
+    field_path,
+)
 from kubechronicle.api.custom.schema.ratcheting import Correlated, identity
 from kubechronicle.api.custom.schema.structure import SchemaNode
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, go_quote, invalid_value, required

@@ -3,7 +3,7 @@
 Of a body: ``clean`` (metadata, unknown fields, nulls, embedded resources), ``default``; of the result: ``validate``.
 ``settle`` does the first two. A request does so several times with the same contents, as kube-apiserver's codec does;
 only the first time costs a walk (known_contents.py). Most contents need no step but defaults: one walk proves that
-(conforming.py).
+(known_contents.py).
 After apiextensions-apiserver ``pkg/apiserver/customresource_handler.go`` and ``pkg/registry/customresource``.
 """
 
@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.custom.schema import defaults, embedded, keywords, pruning
-from kubechronicle.api.custom.schema.conforming import proof_of
+from kubechronicle.api.custom.schema import defaults, embedded, keywords
+from kubechronicle.api.custom.schema.containers import validate_lists
 from kubechronicle.api.custom.schema.failures import NO_FIELD, Failures
-from kubechronicle.api.custom.schema.known_contents import Contents, KnownContents, digest_of, settles
-from kubechronicle.api.custom.schema.list_types import validate_lists
+from kubechronicle.api.custom.schema.known_contents import Contents, KnownContents, digest_of, proof_of, settles
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, Schema, SchemaNode
 from kubechronicle.api.custom.schema.tables import Table, apply, apply_ratcheted
@@ -155,7 +154,7 @@ class CompiledSchema:
 
         Return the sorted paths of the unknown fields. The metadata of the root and of embedded resources stays.
         """
-        return [] if self._preserves else pruning.prune(obj, self.root)
+        return [] if self._preserves else defaults.prune(obj, self.root)
 
     def coerce(self, obj: Object, *, drop_malformed: bool = False) -> list[str]:
         """Bring the metadata of the root and of embedded resources into form, in place. Return unknown fields' paths.
@@ -237,7 +236,7 @@ def _prune_defaults(root: SchemaNode) -> None:
         if node.default.__class__ in CONTAINERS:
             node.default = copy_object(node.default)
             embedded.coerce_default(node.default, node)
-            pruning.prune_value(node.default, node)
+            defaults.prune_value(node.default, node)
         if node.deep_defaults:
             stack += node.properties.values()
             stack += [below for below in (node.additional, node.items) if below is not None]

@@ -9,7 +9,7 @@ So a rejected alternative costs little, also at a path of a megabyte.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kubechronicle.api.custom.schema.structure import Where, path_text
@@ -17,6 +17,7 @@ from kubechronicle.api.errors.field_errors import (
     MOST_CAUSE_TEXT,
     MOST_CAUSES,
     Cause,
+    go_json,
     go_quote,
     invalid_value,
     required,
@@ -168,3 +169,80 @@ _CAUSES: Final[dict[str, Callable[[Failures, str, Any, Any], Cause]]] = {
     "required": _required,
     "type": _type,
 }
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+#
+# Lists of causes and of paths that stop growing at the bounds of an answer.
+#
+# A path may be as long as the request, and a thousand values may lie below it.
+
+
+MAX_UNKNOWN: Final = 10_000
+"""The most unknown fields whose paths are collected; answers show fewer."""
+
+MAX_UNKNOWN_TEXT: Final = 1024 * 1024
+"""Characters of all collected paths."""
+
+
+class BoundedCauses:
+    """Causes, as many as an answer may show. ``full``: more are left out."""
+
+    __slots__ = ("_room", "found", "full")
+
+    def __init__(self) -> None:
+        self.found: list[Cause] = []
+        self.full = False
+        self._room = MOST_CAUSE_TEXT
+
+    def extend(self, causes: Iterable[Cause]) -> None:
+        """Append causes until the list is full. A generator makes no further ones."""
+        for cause in causes:
+            self.found.append(cause)
+            self._room -= len(cause.field)
+            self.full = len(self.found) >= MOST_CAUSES or self._room < 0
+            if self.full:
+                return
+
+
+class BoundedPaths:
+    """Paths of unknown fields."""
+
+    __slots__ = ("_room", "found")
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self._room = MAX_UNKNOWN_TEXT
+
+    def add(self, where: Where) -> None:
+        """Append a path, unless there are too many."""
+        if len(self.found) < MAX_UNKNOWN and self._room > 0:
+            path = path_text(where)
+            self.found.append(path)
+            self._room -= len(path)
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+#
+# Go's prints of values, as the errors of kube-openapi contain them.
+
+
+def go_value(value: Any) -> Any:
+    """Return a value with its keys sorted and whole floats as integers, as Go's encoding/json writes them."""
+    if value.__class__ is dict:
+        return {name: go_value(value[name]) for name in sorted(value)}
+    if value.__class__ is list:
+        return [go_value(item) for item in value]
+    if value.__class__ is float and value.is_integer() and abs(value) < 1e21:
+        return int(value)
+    return value
+
+
+def bad_value(value: Any) -> Any:
+    """Return a value for an error. A number that is the whole value is printed otherwise than one within it."""
+    return go_value(value) if value.__class__ in (dict, list) else value
+
+
+def enum_text(value: Any) -> str:
+    """Return an allowed value as the list of supported values names it."""
+    return value if isinstance(value, str) else go_json(go_value(value))

@@ -11,10 +11,10 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
-from kubechronicle.api.cel.library.go_url_parser import UrlError
-from kubechronicle.api.cel.library.go_url_parser import check as check_url
+from kubechronicle.api.cel.library.urls import UrlError
+from kubechronicle.api.cel.library.urls import check as check_url
 from kubechronicle.api.custom.schema.mail_addresses import is_mail_address
-from kubechronicle.api.values import format_durations
+from kubechronicle.api.values import durations
 
 _LONE_HOST: Final = re.compile("[lx](?:-?[lx]{0,62})?")
 _HOST_LABEL: Final = re.compile("[lx](?:[lx-]{0,61}[lx])?")
@@ -58,7 +58,7 @@ def _is_date_time(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    return format_durations.parse(text) is not None
+    return durations.parse_format(text) is not None
 
 
 def _host_class(character: str) -> str:

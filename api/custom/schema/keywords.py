@@ -19,13 +19,12 @@ import orjson
 
 from kubechronicle.api.custom.numbers import as_decoded
 from kubechronicle.api.custom.schema.containers import items_check, length_check, object_check, size_check
-from kubechronicle.api.custom.schema.failures import Choices, Failures
+from kubechronicle.api.custom.schema.failures import Choices, Failures, bad_value, enum_text
 from kubechronicle.api.custom.schema.formats import FORMATS
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.scalars import format_check, is_integral, number_check, string_check, wrapped
 from kubechronicle.api.custom.schema.structure import Schema, Where
 from kubechronicle.api.custom.schema.tables import Check, Entry, Table
-from kubechronicle.api.custom.schema.texts import bad_value, enum_text
 
 _NULL: Final = type(None)
 _TYPE_NAMES: Final = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}

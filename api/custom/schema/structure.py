@@ -1,7 +1,7 @@
 """The structural part of an OpenAPI schema: which fields exist, and which parts of an object a walk must visit.
 
 After apiextensions-apiserver ``pkg/apiserver/schema`` (NewStructural). Lives here: the tree of nodes, and paths. Not
-here: the walks (defaults.py, pruning.py, embedded.py, list_types.py), and the keywords that check values (keywords.py).
+here: the walks (defaults.py, embedded.py, containers.py), and the keywords that check values (keywords.py).
 
 Invariant: a tree never changes after it is built, so threads share it.
 """

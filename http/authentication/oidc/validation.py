@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from kubechronicle.api.builtin.networking.ingressclass import domain_prefixed_path
-from kubechronicle.api.cel.library import go_url_parser
+from kubechronicle.api.cel.library.urls import UrlError, parse_reference
 from kubechronicle.api.errors.field_errors import (
     Cause,
     Path,
@@ -137,8 +137,8 @@ def _url(text: str, disallowed: frozenset[str], field: Path) -> list[Cause]:
         detail = f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]"
         causes.append(invalid_value(field, text, detail))
     try:
-        url = go_url_parser.parse_reference(text)
-    except go_url_parser.UrlError as error:
+        url = parse_reference(text)
+    except UrlError as error:
         return [*causes, invalid_value(field, text, str(error))]
     problems = (
         (url.scheme != "https", "URL scheme must be https"),

@@ -8,7 +8,7 @@ from time import perf_counter
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.api.custom.rules.durations import RuleMeasures
+from kubechronicle.api.custom.rules.rule import RuleMeasures
 from kubechronicle.eventlog.histograms import Histogram, add_to
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from kubechronicle.api.cel import EvaluationError, base_environment
 from kubechronicle.api.cel.library.address_parser import AddressError, parse, parse_range
-from kubechronicle.api.cel.library.go_url_parser import UrlError, check
-from kubechronicle.api.cel.library.go_url_parser import parse as parse_url
+from kubechronicle.api.cel.library.urls import UrlError, check
+from kubechronicle.api.cel.library.urls import parse as parse_url
 
 TRUE = (
     "ip('127.0.0.1').family() == 4",

@@ -9,7 +9,7 @@ import pytest
 
 from kubechronicle.api.codecs import yaml
 from kubechronicle.api.codecs.yaml import MAX_PLAIN_DEPTH, MAX_PLAIN_KEY
-from kubechronicle.api.custom.types import object_type
+from kubechronicle.api.custom.version import object_type
 from kubechronicle.api.patch import typed_readers
 
 KIND = object_type({

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from custom.definitions import definition, established, version
 
-from kubechronicle.api.custom.selectable import getter, selectable_fields
-from kubechronicle.api.custom.served import all_types
+from kubechronicle.api.custom.served import all_types, getter, selectable_fields
 
 TEXT: dict[str, Any] = {"type": "string"}
 

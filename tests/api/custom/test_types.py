@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.custom.types import MAX_DEPTH, object_type
+from kubechronicle.api.custom.version import MAX_DEPTH, object_type
 from kubechronicle.api.managed_fields import field_sets
 from kubechronicle.api.managed_fields.managers import strip_untracked
 from kubechronicle.api.patch import structured_merge, typed_readers, typed_values

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from kubechronicle.api.custom.types import object_type
+from kubechronicle.api.custom.version import object_type
 from kubechronicle.api.managed_fields import columns, field_sets
 from kubechronicle.api.managed_fields.columns import MANY, columns_of
 from kubechronicle.api.meta.encoding import copy_object

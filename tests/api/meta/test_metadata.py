@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta import list_options, metadata, options, queries
+from kubechronicle.api.meta import list_options, metadata, options
 from kubechronicle.api.values import names
 
 
@@ -228,7 +228,7 @@ def test_numbers_that_are_refused(name: str, text: str, problem: str) -> None:
 @pytest.mark.parametrize("text", ["7", "+7", "0" * 5000 + "7"])
 def test_numbers_that_are_taken(text: str) -> None:
     assert list_options.parse_list_options({"timeoutSeconds": [text]}).timeout_seconds == 7
-    assert queries.parse_resource_version("0" * 5000 + "7") == 7
+    assert options.parse_resource_version("0" * 5000 + "7") == 7
 
 
 @pytest.mark.parametrize("revision", ["", "0"])
@@ -250,9 +250,9 @@ def test_a_watch_from_a_revision_takes_a_continue_token() -> None:
 
 
 def test_a_watch_of_longer_than_go_can_count_ends_at_once() -> None:
-    assert queries.go_seconds(3) == 3
-    assert queries.go_seconds(-1) == -1
-    assert queries.go_seconds(2**63 - 1) < 0
+    assert options.go_seconds(3) == 3
+    assert options.go_seconds(-1) == -1
+    assert options.go_seconds(2**63 - 1) < 0
 
 
 def test_list_options() -> None:
@@ -278,7 +278,7 @@ def test_the_body_of_a_delete_counts_alone() -> None:
 @pytest.mark.parametrize("text", ["abc", "-1", "1.0", "²", "+1"])
 def test_revisions_of_reads(text: str) -> None:
     with pytest.raises(ValueError, match="invalid syntax"):
-        queries.parse_resource_version(text)
+        options.parse_resource_version(text)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.paging import INCONSISTENT, VERSION, Continue, decode_continue, encode_continue
+from kubechronicle.api.meta.list_options import INCONSISTENT, VERSION, Continue, decode_continue, encode_continue
 
 
 def token(content: Any) -> str:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from kubechronicle.api.codecs import unstructured
-from kubechronicle.api.meta import stored_contents, stored_sets
+from kubechronicle.api.meta import stored_contents
 from kubechronicle.api.meta.encoding import encode_custom
 from kubechronicle.api.meta.stored_contents import MOST
 from kubechronicle.eventlog.entries import seal
@@ -48,10 +48,10 @@ def sealed(given: dict[str, Any]) -> bytes:
 )
 def test_objects_are_decoded_as_by_orjson(given: dict[str, Any]) -> None:
     text = sealed(given)
-    assert stored_sets.decode(text) == orjson.loads(text)
+    assert stored_contents.decode(text) == orjson.loads(text)
     stored_contents.note(given)
     for _ in range(2):
-        assert stored_sets.decode(text) == orjson.loads(text)
+        assert stored_contents.decode(text) == orjson.loads(text)
         assert sealed(given) == text
 
 
@@ -59,7 +59,7 @@ def test_a_noted_value_is_shared_and_written_as_it_is_stored() -> None:
     first = obj(spec={**SPEC, "own": 1})
     text = sealed(first)
     stored_contents.note(first)
-    found = stored_sets.decode(text)
+    found = stored_contents.decode(text)
     assert found["spec"] is first["spec"]
     again = obj(spec={**SPEC, "own": 1})
     stored_contents.note(again)

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kubechronicle.api.meta import stored_sets
+from kubechronicle.api.meta import stored_contents
 from kubechronicle.api.meta.encoding import encode_custom
 
 FIELDS = {"f:spec": {f"f:field{n}": {} for n in range(40)}}
@@ -55,19 +55,19 @@ NESTED = {"f:a": {'k:{"name":"},\\"manager\\":\\""}': {".": {}}}}
 )
 def test_objects_are_decoded_as_by_orjson(text: bytes) -> None:
     for _ in range(2):
-        assert stored_sets.decode(text) == orjson.loads(text)
+        assert stored_contents.decode(text) == orjson.loads(text)
 
 
 def test_equal_sets_are_decoded_once() -> None:
-    one, other = (stored_sets.decode(stored(entry("a"), entry("b"), spec=n))["metadata"] for n in range(2))
+    one, other = (stored_contents.decode(stored(entry("a"), entry("b"), spec=n))["metadata"] for n in range(2))
     found = [each["fieldsV1"] for meta in (one, other) for each in meta["managedFields"]]
     assert all(fields is found[0] for fields in found)
 
 
 def test_a_set_is_written_as_it_was_read() -> None:
     text = stored(entry("a"), entry("b", {"f:other": {}}))
-    obj = stored_sets.decode(text)
-    first, second = stored_sets.as_written(obj["metadata"]["managedFields"])
+    obj = stored_contents.decode(text)
+    first, second = stored_contents.as_written(obj["metadata"]["managedFields"])
     assert orjson.dumps(first["fieldsV1"]) == orjson.dumps(FIELDS, option=orjson.OPT_SORT_KEYS)
     assert (first["fieldsV1"].__class__, second["fieldsV1"].__class__) == (orjson.Fragment, dict)
     assert orjson.loads(encode_custom(obj)) == orjson.loads(text)

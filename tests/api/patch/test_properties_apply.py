@@ -24,7 +24,7 @@ from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import structured_merge, typed_readers, typed_values
 from kubechronicle.api.pipeline import defaulting, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
-from kubechronicle.api.schema import check, null_lists, types
+from kubechronicle.api.schema import check, empties, types
 from kubechronicle.api.schema.types import AnyType, ListType, ObjectType, Type
 
 KINDS = [rt for rt in builtin_registry() if rt.stored]
@@ -153,7 +153,7 @@ def is_empty(value: Any) -> bool:
 def canonical(rt: ResourceType, config: Object) -> Object:
     found: Object = copy_object(config)
     check.check(found, kind_of(rt))
-    null_lists.make_null(found, kind_of(rt))
+    empties.make_null(found, kind_of(rt))
     return found
 
 

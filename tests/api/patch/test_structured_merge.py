@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kubechronicle.api.custom.types import object_type
+from kubechronicle.api.custom.version import object_type
 from kubechronicle.api.patch.structured_merge import merge, reconcile
 
 TEXT = {"type": "string"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.custom.types import object_type
+from kubechronicle.api.custom.version import object_type
 from kubechronicle.api.patch.typed_values import misfits
 
 TEXT = {"type": "string"}

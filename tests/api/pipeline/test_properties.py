@@ -19,7 +19,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.pipeline import bodies, conversion, defaulting
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
-from kubechronicle.api.schema import check, null_lists, types
+from kubechronicle.api.schema import check, empties, types
 
 KINDS = [rt for rt in builtin_registry() if rt.definition]
 SEVERAL = [
@@ -40,7 +40,7 @@ def decoded(rt: ResourceType, obj: Object, *, default: bool = False) -> Object:
     assert check.check(found, kind_of(rt)) == []
     if default:
         defaulting.apply(found, kind_of(rt))
-    null_lists.make_null(found, kind_of(rt))
+    empties.make_null(found, kind_of(rt))
     return found
 
 

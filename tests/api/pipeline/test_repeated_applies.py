@@ -12,7 +12,7 @@ from custom.objects import GROUP, NUMBER, TEXT, context, definition
 
 from kubechronicle.api.custom.served import resource_types
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta import stored_contents, stored_sets
+from kubechronicle.api.meta import stored_contents
 from kubechronicle.api.meta.encoding import copy_object, encode_custom
 from kubechronicle.api.pipeline import patches, patching, pipeline, tracking
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared, WriteContext
@@ -86,7 +86,7 @@ def spelled(draw: random.Random, spec: dict[str, Any]) -> bytes:
 def applied(rt: ResourceType, text: bytes, mark: Any, body: bytes, **more: Any) -> tuple[Any, Prepared | None]:
     """Apply as the writes do. Return (what the client sees and what is stored, the prepared write)."""
     ctx = WriteContext(uid="u", name_suffix="", namespace="n", name="a", patches=True, applies=True, **more)
-    stored = stored_sets.decode(text) if tracking.shares(rt, mark, ctx) else orjson.loads(text)
+    stored = stored_contents.decode(text) if tracking.shares(rt, mark, ctx) else orjson.loads(text)
     assert stored == orjson.loads(text)
     tracking.note_as_read(rt, stored, mark, ctx)
     base = tracking.seen_by_apply(ctx) or orjson.loads(text)

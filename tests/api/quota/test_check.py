@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quota_objects import Object, container, evaluator, facts, pod
 
-from kubechronicle.api.quota import amounts, claims, pods, scopes, totals
-from kubechronicle.api.quota.check import Exceeded, QuotaWrite, ScopesNotCovered, charges
+from kubechronicle.api.quota import amounts, evaluators, pods, scopes
+from kubechronicle.api.quota.check import Exceeded, LimitedResource, QuotaWrite, ScopesNotCovered, charges, times, total
 from kubechronicle.api.quota.evaluators import Measure
-from kubechronicle.api.quota.limited import LimitedResource
 from kubechronicle.api.quota.scopes import Selector
 from kubechronicle.api.values.steps import finish
 
@@ -87,7 +86,7 @@ def test_attributes_classes_of_claims() -> None:
             "modifyVolumeStatus": {"targetVolumeAttributesClassName": "c"},
         },
     }
-    assert claims.volume_traits(claim) == {"VolumeAttributesClass": frozenset("abc")}
+    assert evaluators.volume_traits(claim) == {"VolumeAttributesClass": frozenset("abc")}
 
 
 def test_a_kind_without_scopes_is_in_none() -> None:
@@ -194,7 +193,7 @@ def test_the_status_of_a_claim_is_charged_without_limit() -> None:
         return {"metadata": {}, "spec": spec, "status": {"allocatedResources": {"storage": given}}}
 
     quotas = [quota("q", {"requests.storage": "2Gi"}, {"requests.storage": "1Gi"})]
-    found = check(quotas, claim("5Gi"), claim("1Gi"), resource=claims.VOLUME_CLAIMS, subresource="status")
+    found = check(quotas, claim("5Gi"), claim("1Gi"), resource=evaluators.VOLUME_CLAIMS, subresource="status")
     assert found == [(0, {"requests.storage": "5Gi"})]
 
 
@@ -206,10 +205,10 @@ def test_totals_have_every_name_and_count_matching_objects() -> None:
     high = frozenset(("high",))
     measures = [Measure(one, {"PriorityClass": high}), Measure(one, {"PriorityClass": high}), Measure(one, {"x": none})]
     selectors = [Selector("PriorityClass", "In", ("high",))]
-    found = totals.total(["cpu", "pods", "limits.cpu"], selectors, measures)
+    found = total(["cpu", "pods", "limits.cpu"], selectors, measures)
     assert amounts.texts(found) == {"cpu": "3", "limits.cpu": "0", "pods": "2"}
-    assert amounts.texts(totals.times(["pods"], [], Measure(one, {}), 3)) == {"pods": "3"}
-    assert amounts.texts(totals.times(["pods"], selectors, Measure(one, {}), 3)) == {"pods": "0"}
+    assert amounts.texts(times(["pods"], [], Measure(one, {}), 3)) == {"pods": "3"}
+    assert amounts.texts(times(["pods"], selectors, Measure(one, {}), 3)) == {"pods": "0"}
 
 
 MAPS = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9).map(amounts.number))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quota_objects import NOW, Object, container, evaluator, facts, pod
 
-from kubechronicle.api.quota import amounts, claims, pods
+from kubechronicle.api.quota import amounts, evaluators, pods
 from kubechronicle.api.quota.evaluators import evaluator_of
 
 
@@ -148,18 +148,18 @@ def test_services(spec: Object, ports: str, balancers: str) -> None:
 def test_claims_of_storage() -> None:
     spec = {"storageClassName": "gold", "resources": {"requests": {"storage": "10Gi"}}}
     claim: Object = {"metadata": {}, "spec": spec}
-    assert used(claim, claims.VOLUME_CLAIMS) == {
+    assert used(claim, evaluators.VOLUME_CLAIMS) == {
         "count/persistentvolumeclaims": "1",
         "persistentvolumeclaims": "1",
         "requests.storage": "10Gi",
         "gold.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
         "gold.storageclass.storage.k8s.io/requests.storage": "10Gi",
     }
-    claim["metadata"]["annotations"] = {claims.CLASS_ANNOTATION: "old"}
+    claim["metadata"]["annotations"] = {evaluators.CLASS_ANNOTATION: "old"}
     claim["status"] = {"allocatedResources": {"storage": "12Gi"}}
-    found = used(claim, claims.VOLUME_CLAIMS)
+    found = used(claim, evaluators.VOLUME_CLAIMS)
     assert found["old.storageclass.storage.k8s.io/requests.storage"] == "12Gi"
-    assert used({"metadata": {}, "spec": {}}, claims.VOLUME_CLAIMS).keys() == {
+    assert used({"metadata": {}, "spec": {}}, evaluators.VOLUME_CLAIMS).keys() == {
         "count/persistentvolumeclaims",
         "persistentvolumeclaims",
     }
@@ -167,7 +167,7 @@ def test_claims_of_storage() -> None:
 
 def test_storage_counts_in_whole_bytes() -> None:
     claim = {"metadata": {}, "spec": {"resources": {"requests": {"storage": "1500m"}}}}
-    assert used(claim, claims.VOLUME_CLAIMS)["requests.storage"] == "2"
+    assert used(claim, evaluators.VOLUME_CLAIMS)["requests.storage"] == "2"
 
 
 def device_claim(*requests: Object, **metadata: Any) -> Object:
@@ -186,7 +186,7 @@ def test_claims_of_devices() -> None:
         {"firstAvailable": [exactly("gpu", 3), exactly("gpu", 1), exactly("fpga", 1)]},
         {"exactly": {"deviceClassName": "gpu", "allocationMode": "Later"}},
     )
-    found = used(claim, claims.DEVICE_CLAIMS, classes=[{"metadata": {"name": "gpu"}}])
+    found = used(claim, evaluators.DEVICE_CLAIMS, classes=[{"metadata": {"name": "gpu"}}])
     assert found == {
         "count/resourceclaims.resource.k8s.io": "1",
         "gpu.deviceclass.resource.k8s.io/devices": "5",
@@ -201,21 +201,21 @@ def test_claims_of_devices() -> None:
 def test_devices_a_pod_was_charged_for_are_not_charged_to_its_claim() -> None:
     classes = [{"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
-    marked = {claims.EXTENDED_CLAIM: "true"}
+    marked = {evaluators.EXTENDED_CLAIM: "true"}
     asking = pod({"name": "c", "resources": {"requests": {"example.com/gpu": "2"}}})
     asking["metadata"]["uid"] = "u"
     claim = device_claim({"exactly": exactly("gpu", 3)}, annotations=marked, ownerReferences=[owner])
     name = "requests.example.com/gpu"
     known = {"classes": classes, "pods": {"p": asking}}
-    assert used(claim, claims.DEVICE_CLAIMS, **known)[name] == "1"
-    assert used(claim, claims.DEVICE_CLAIMS, classes=classes)[name] == "3"  # the pod is gone
+    assert used(claim, evaluators.DEVICE_CLAIMS, **known)[name] == "1"
+    assert used(claim, evaluators.DEVICE_CLAIMS, classes=classes)[name] == "3"  # the pod is gone
     earlier = device_claim(annotations=marked, ownerReferences=[owner])
     earlier["metadata"]["name"] = "a"
-    assert used(claim, claims.DEVICE_CLAIMS, claims=[earlier, claim], **known)[name] == "3"
+    assert used(claim, evaluators.DEVICE_CLAIMS, claims=[earlier, claim], **known)[name] == "3"
     asking["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "r"}
-    assert used(claim, claims.DEVICE_CLAIMS, claims=[earlier, claim], **known)[name] == "1"
+    assert used(claim, evaluators.DEVICE_CLAIMS, claims=[earlier, claim], **known)[name] == "1"
     asking["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "other"}
-    assert used(claim, claims.DEVICE_CLAIMS, **known)[name] == "3"
+    assert used(claim, evaluators.DEVICE_CLAIMS, **known)[name] == "3"
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_resources_without_quotas() -> None:
     [
         ("pods", ["cpu", "hugepages-2Mi", "limits.cpu", "pods", "requests.example.com/gpu", "requests.hugepages-2Mi"]),
         ("services", ["services", "services.nodeports"]),
-        (claims.VOLUME_CLAIMS, ["gold.storageclass.storage.k8s.io/requests.storage", "requests.storage"]),
-        (claims.DEVICE_CLAIMS, ["gpu.deviceclass.resource.k8s.io/devices", "requests.example.com/gpu"]),
+        (evaluators.VOLUME_CLAIMS, ["gold.storageclass.storage.k8s.io/requests.storage", "requests.storage"]),
+        (evaluators.DEVICE_CLAIMS, ["gpu.deviceclass.resource.k8s.io/devices", "requests.example.com/gpu"]),
         ("secrets", ["secrets"]),
     ],
 )
@@ -279,8 +279,8 @@ def test_names_that_cover_a_resource(resource: str, covered: list[str]) -> None:
         ("pods", "UPDATE", "resize", True),
         ("services", "UPDATE", "", True),
         ("services", "UPDATE", "status", False),
-        (claims.VOLUME_CLAIMS, "UPDATE", "", True),
-        (claims.VOLUME_CLAIMS, "UPDATE", "status", True),
+        (evaluators.VOLUME_CLAIMS, "UPDATE", "", True),
+        (evaluators.VOLUME_CLAIMS, "UPDATE", "status", True),
         ("secrets", "CREATE", "", True),
         ("secrets", "UPDATE", "", False),
         ("serviceaccounts", "CREATE", "token", False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.schema import check, empties, null_lists, types
+from kubechronicle.api.schema import check, empties, types
 from kubechronicle.api.schema.empties import Empty
 
 POLICY = types.object_type("io.k8s.api.networking.v1.NetworkPolicy")
@@ -65,7 +65,7 @@ def test_lists_that_are_always_written_become_null_again() -> None:
     kind = types.object_type("io.k8s.api.storage.v1.CSINode")
     obj: dict[str, Any] = {"metadata": {}, "spec": {"drivers": []}}
     found = checked(obj, kind)
-    null_lists.make_null(obj, kind)
+    empties.make_null(obj, kind)
     assert obj["spec"] == {"drivers": None}
     restored = empties.put_back(obj, found)
     assert obj["spec"] == {"drivers": []}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from kubechronicle.api.schema.check import check
-from kubechronicle.api.schema.free_fields import encode_again
+from kubechronicle.api.schema.equality import encode_again
 from kubechronicle.api.schema.types import object_type
 
 

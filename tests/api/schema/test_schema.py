@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.kinds import reading
-from kubechronicle.api.schema import check, null_lists, types, values
+from kubechronicle.api.schema import check, empties, types, values
 from kubechronicle.api.values import quantity
 
 CORE = "io.k8s.api.core.v1."
@@ -238,8 +238,8 @@ def test_an_empty_list_stays_until_it_is_stored_as_null() -> None:
     role: dict[str, Any] = {"metadata": {"finalizers": []}, "rules": []}
     check.check(role, kind)
     assert role == {"metadata": {}, "rules": []}
-    null_lists.make_null(role, kind)
+    empties.make_null(role, kind)
     assert role == {"metadata": {}, "rules": None}
     below: dict[str, Any] = {"metadata": {}, "rules": [{"verbs": [], "resources": ["a"]}, {"verbs": ["get"]}]}
-    null_lists.make_null(below, kind)
+    empties.make_null(below, kind)
     assert below["rules"] == [{"verbs": None, "resources": ["a"]}, {"verbs": ["get"]}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubechronicle.api.values import format_durations
+from kubechronicle.api.values import durations
 
 HOUR = 3600 * 10**9
 
@@ -18,4 +18,4 @@ HOUR = 3600 * 10**9
     ],
 )  # fmt: skip
 def test_durations_are_those_of_go_and_phrases(text: str, length: int | None) -> None:
-    assert format_durations.parse(text) == length
+    assert durations.parse_format(text) == length

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubechronicle.api.values.images import tag_of
+from kubechronicle.api.values.names import tag_of
 
 DIGEST = "0123456789abcdef" * 4
 

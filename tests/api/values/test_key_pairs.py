@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from kubechronicle.api.values.key_pairs import pair_problem
+from kubechronicle.api.values.certificates import pair_problem
 
 
 def _encoded(*parts: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.api.values.known_texts import KnownTexts
+from kubechronicle.api.values.caches import KnownTexts
 
 
 def test_texts_that_were_not_looked_up_lately_are_forgotten() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kubechronicle.api.values.numbers import whole
+from kubechronicle.api.values.objects import whole
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubechronicle.api.values.recent import Recent
+from kubechronicle.api.values.caches import Recent
 
 
 def test_values_are_found_until_two_generations_have_passed() -> None:

@@ -13,7 +13,7 @@ from kubechronicle.api.codecs.protobuf import _type_meta
 from kubechronicle.api.errors.field_errors import Path
 from kubechronicle.api.selectors import field_selectors
 from kubechronicle.api.values import names, quantity
-from kubechronicle.api.values.text_cache import cached
+from kubechronicle.api.values.caches import cached
 
 
 def test_short_texts_are_remembered() -> None:

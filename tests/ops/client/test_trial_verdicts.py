@@ -21,7 +21,7 @@ from in_process import ADMIN
 
 from kubechronicle.actors.admission.policies import validating as validating_plugin
 from kubechronicle.actors.admission.policies.validating import FAILURES
-from kubechronicle.api.admission import annotations
+from kubechronicle.api.admission import matching
 from kubechronicle.api.admission.logged_writes import Write
 from kubechronicle.api.admission.replays import AUDITED, MUTATED, REFUSED, WARNED, ReplayOutcome
 from kubechronicle.http.messages import Request
@@ -234,7 +234,7 @@ class Server:
 
 def _audited(annotations: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, value in annotations.items():
+    for key, value in matching.items():
         if key == FAILURES:
             [failure] = json.loads(value)
             found[""] = (failure["policy"], failure["message"])
@@ -259,8 +259,8 @@ def audits() -> Iterator[list[Server]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(validating_plugin._Dispatch, "judge_all", judge_all)
-        patch.setattr(annotations._Unwanted, "__setitem__", dict.__setitem__)  # the writes are not audited
-        patch.setattr(annotations._Unwanted, "setdefault", dict.setdefault)
+        patch.setattr(matching._Unwanted, "__setitem__", dict.__setitem__)  # the writes are not audited
+        patch.setattr(matching._Unwanted, "setdefault", dict.setdefault)
         yield listening
 
 

@@ -13,7 +13,7 @@ import pytest
 from hostile_clients import connected
 
 from kubechronicle.api.configuration.admission import EventLimit
-from kubechronicle.api.quota.limited import LimitedResource
+from kubechronicle.api.quota.check import LimitedResource
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.ops.development.server_process import ServerProcess, running
 from kubechronicle.ops.errors import OperatorError

@@ -8,7 +8,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from kubechronicle.api.values import images, quantity
+from kubechronicle.api.values import names, quantity
 from kubechronicle.api.values.objects import Object
 
 # -- quality of service class -----------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ FILE_MODE: Final = 0o644
 
 def pull_policy(image: str) -> str:
     """Return the default pull policy of an image: only the tag ``latest`` is always pulled."""
-    return "Always" if images.tag_of(image) == images.DEFAULT_TAG else "IfNotPresent"
+    return "Always" if names.tag_of(image) == names.DEFAULT_TAG else "IfNotPresent"
 
 
 def default_container(obj: Object) -> None:

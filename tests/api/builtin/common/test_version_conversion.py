@@ -17,7 +17,7 @@ from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion, defaulting
 from kubechronicle.api.registry.lives import LEGACY
 from kubechronicle.api.registry.registry import ResourceType, known_registry
-from kubechronicle.api.schema import check, null_lists, types
+from kubechronicle.api.schema import check, empties, types
 
 LEGACY_KINDS = [rt for rt in known_registry() if (rt.group, rt.version) in LEGACY]
 ROUND_TRIP = "autoscaling.alpha.kubernetes.io/"
@@ -35,7 +35,7 @@ def decoded(rt: ResourceType, obj: Object, *, default: bool = True) -> Object:
     assert check.check(found, kind) == []
     if default:
         defaulting.apply(found, kind)
-    null_lists.make_null(found, kind)
+    empties.make_null(found, kind)
     return found
 
 

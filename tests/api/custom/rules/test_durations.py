@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from kubechronicle.api.custom.rules.durations import RuleMeasures
+from kubechronicle.api.custom.rules.rule import RuleMeasures
 from kubechronicle.api.custom.rules.rules import CustomRules
 
 RULES = "x-kubernetes-validations"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubechronicle.api.custom.rules.field_paths import FieldPathError, field_path
+from kubechronicle.api.custom.rules.rule import FieldPathError, field_path
 
 SCHEMA = {
     "type": "object",

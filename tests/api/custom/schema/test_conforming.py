@@ -10,9 +10,8 @@ import pytest
 
 from kubechronicle.api.custom import numbers
 from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
-from kubechronicle.api.custom.schema.conforming import MAX_DEPTH
-from kubechronicle.api.custom.schema.known_contents import digest_of
-from kubechronicle.api.custom.types import object_type
+from kubechronicle.api.custom.schema.known_contents import MAX_DEPTH, digest_of
+from kubechronicle.api.custom.version import object_type
 from kubechronicle.api.patch import typed_values
 
 TEXT = {"type": "string"}
