@@ -298,8 +298,13 @@ def label_1035_name(name: str, prefix: bool) -> list[str]:
 
 
 def segment_name(name: str, prefix: bool) -> list[str]:
-    """Names that may hold colons and capitals, as RBAC's do."""
+    """Names that may hold colons and capitals."""
     return path_segment(name, prefix)
+
+
+def rbac_name(name: str, prefix: bool) -> list[str]:
+    """Names of RBAC's kinds. A generateName is checked as a whole name (ValidateRBACName)."""
+    return path_segment(name)
 
 
 def any_name(name: str, prefix: bool) -> list[str]:
@@ -313,6 +318,7 @@ NAME_CHECKS: Final[dict[str, NameCheck]] = {
     "label": label_name,
     "label1035": label_1035_name,
     "segment": segment_name,
+    "rbac": rbac_name,
     "any": any_name,
 }
 """Rules for names by the word the strategy table uses."""

@@ -27,6 +27,12 @@ def test_rejected_creations(path: str, body: dict[str, Any], causes: list[tuple[
     assert rejection_reasons(path, body) == causes
 
 
+def test_a_generate_name_is_checked_as_a_whole_name() -> None:
+    body = {"metadata": {"name": "a", "generateName": "."}, "rules": []}
+    [(field, message)] = rejection_causes("rbac.authorization.k8s.io/v1/clusterroles", body)
+    assert (field, message) == ("metadata.generateName", "Invalid value: \".\": may not be '.'")
+
+
 def test_an_aggregation_selector_that_does_not_parse() -> None:
     selector = {"matchExpressions": [{"key": "k", "operator": "In"}]}
     found = rejection_causes(

@@ -69,6 +69,16 @@ def test_requests(request_: Object, found: list[str]) -> None:
     assert all(one.startswith(wanted) for one, wanted in zip(rejected, found, strict=True)), rejected
 
 
+def test_a_request_of_v1beta1_without_a_class_has_no_default_mode() -> None:
+    refused = rejections_of(
+        "resource.k8s.io/v1beta1/resourceclaims", claim({"name": "a", "tolerations": [{"key": "k"}]})
+    )
+    assert refused[:2] == [
+        "spec.devices.requests[0].exactly.deviceClassName: Required value",
+        'spec.devices.requests[0].exactly.allocationMode: Unsupported value: "": supported values: "All", "ExactCount"',
+    ]
+
+
 def test_request_names_must_differ() -> None:
     (found,) = rejections_of(CLAIMS, claim(EXACTLY, EXACTLY))
     assert found.startswith('spec.devices.requests[1]: Duplicate value: {"name":"gpu","exactly":')

@@ -22,7 +22,7 @@ from kubechronicle.api.builtin.resource.devices import (
     check_tagged,
     configuration,
 )
-from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required, too_long
+from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required, too_long
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.template_metadata import validate_template_metadata
 from kubechronicle.api.schema.equality import same_json
@@ -130,6 +130,8 @@ def _either(request: Object, field: str) -> list[Cause]:
             causes.append(invalid_value(f"{field}.count", count, detail))
     elif mode == "ExactCount" and count <= 0:
         causes.append(invalid_value(f"{field}.count", count, "must be greater than zero"))
+    elif not mode:  # of v1beta1 without a class, which has no default; the tag of the field skips it
+        causes.append(not_supported(f"{field}.allocationMode", mode, ("All", "ExactCount")))
     return causes + check_each(request.get("tolerations"), -1, f"{field}.tolerations", toleration)
 
 
