@@ -5,11 +5,11 @@ import { failed } from "./changes.js";
 import { icon } from "./icons.js";
 
 const PAGES = {
-  happened: () => import("./home.js"), timeline: () => import("./timeline.js"), cluster: () => import("./cluster.js"), incident: () => import("./incident.js"),
+  happened: () => import("./home.js"), lanes: () => import("./lanes.js"), timeline: () => import("./timeline.js"), cluster: () => import("./cluster.js"), incident: () => import("./incident.js"),
   object: () => import("./object.js"), search: () => import("./search.js"), deleted: () => import("./deleted.js"), policies: () => import("./policies.js"), missing: () => import("./missing.js"),
 };
 const FIRST = "happened";
-const KEYS = [["h", "What happened"], ["t", "Timeline"], ["l", "Cluster at a moment"], ["i", "Incident: what changed before a moment"], ["s", "Search"], ["d", "Deleted objects"], ["p", "Policies that only audit"],
+const KEYS = [["h", "What happened"], ["n", "Lanes"], ["t", "Timeline"], ["l", "Cluster at a moment"], ["i", "Incident: what changed before a moment"], ["s", "Search"], ["d", "Deleted objects"], ["p", "Policies that only audit"],
   ["/", "To the search box; twice: to the first field of the page"],
   ["j and k", "Down and up in a list"], ["Enter", "Open the selection"], ["c", "To the chart: arrows, Shift and arrows, Enter, −"],
   ["[ and ]", "Of an object: the revision before, the one after; of the cluster: the change"], ["u", "Times: UTC or local"], ["x", "Theme: as the system has it, dark, light"], ["?", "These keys"]];
@@ -158,7 +158,7 @@ function step(by) {
 }
 
 const ACTIONS = {
-  h: () => go("happened"), t: () => go("timeline"), l: () => go("cluster"), i: () => go("incident"), s: () => go("search"), d: () => go("deleted"), p: () => go("policies"),
+  h: () => go("happened"), n: () => go("lanes"), t: () => go("timeline"), l: () => go("cluster"), i: () => go("incident"), s: () => go("search"), d: () => go("deleted"), p: () => go("policies"),
   "/": () => find.elements.find.select(),
   c: () => main.querySelector(".frame")?.focus(),
   j: () => step(1), k: () => step(-1), u: turnTimes, x: turn, "?": () => help.showModal(),

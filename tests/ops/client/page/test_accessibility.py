@@ -25,6 +25,7 @@ PAGES = (
     "#/happened",
     "#/happened?q=admin+created",
     "#/nowhere",
+    "#/lanes",
     "#/timeline",
     "#/cluster",
     "#/cluster?ns=shop",

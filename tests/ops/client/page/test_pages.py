@@ -356,11 +356,11 @@ async def test_layout_themes_and_focus(chromium: Browser, served: Served) -> Non
     # The focus is visible, and moves in the order of the page.
     await page.eval("document.getElementById('main').blur()")
     focused = []
-    for _ in range(15):
+    for _ in range(16):
         await page.press("Tab")
         focused.append(await page.eval("document.activeElement.name || document.activeElement.textContent.trim()"))
         assert await page.eval("getComputedStyle(document.activeElement).outlineStyle") == "solid", focused
-    assert focused[:14] == [
+    assert focused[:15] == [
         "Skip to the content",
         "kubechronicle",
         "find",
@@ -368,6 +368,7 @@ async def test_layout_themes_and_focus(chromium: Browser, served: Served) -> Non
         "Theme: light",
         "Keys",
         "Home",
+        "Lanes",
         "Timeline",
         "Cluster",
         "Incident",

@@ -22,6 +22,7 @@ PICTURES = Path(__file__).resolve().parents[4] / "docs" / "pictures"
 MOST_BYTES = 100_000
 VIEWS = {
     "home": "#/happened",
+    "lanes": "#/lanes?ns=shop",
 }
 
 
