@@ -53,13 +53,17 @@ const columns = () => [
   ["What", (revision) => [summary(revision), because(revision)]],
 ];
 
-/** A table with its rows, the button for more, and errors. ``columns``: [title, make] instead of the usual ones. */
+/**
+ * A table with its rows, the button for more, and errors. ``columns``: [title, make] instead of the usual ones.
+ * ``group``: makes the lists of changes that share a row; the first one is the row's.
+ */
 export class ChangeList {
-  constructor({ columns: shown = columns(), empty = "There are no changes here.", page = PAGE, annotate } = {}) {
+  constructor({ columns: shown = columns(), empty = "There are no changes here.", page = PAGE, annotate, group = (found) => found.map((each) => [each]) } = {}) {
     this.columns = shown;
     this.empty = empty;
     this.page = page;
     this.annotate = annotate;
+    this.group = group;
     this.element = h("section.changes", { "aria-label": "Changes" });
   }
 
@@ -114,8 +118,8 @@ export class ChangeList {
 
   async #add(found, { first = false } = {}) {
     const notes = this.annotate ? await this.annotate(found) : null;
-    const rows = found.map((revision) => h("tr", { "data-href": link(revision) },
-      this.columns.map(([title, make]) => h("td", { "data-title": title }, make(revision, notes)))));
+    const rows = this.group(found, notes).map(([revision, ...rest]) => h("tr", { "data-href": link(revision) },
+      this.columns.map(([title, make]) => h("td", { "data-title": title }, make(revision, notes, rest)))));
     if (first) this.body.prepend(...rows);
     else this.body.append(...rows);
   }

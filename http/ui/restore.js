@@ -23,9 +23,20 @@ export function stateAt(revision) {
   return { words: [`${resourceName(object)}/${object.name}`], namespace: object.namespace ?? "", to: revision.metadata.name };
 }
 
-function command({ words, namespace, to }) {
+/** The state before a change of an object. */
+export function beforeChange(revision) {
+  return { ...stateAt(revision), to: String(number(revision) - 1) };
+}
+
+/** A deleted object with all that its deletion took with it. ``own``: the restore of the object alone. */
+export function withConsequences({ object }, own) {
+  if (!own.words.length) return own; // a namespace comes back with its objects
+  return { ...own, words: [`${resourceName(object)}/${object.name}`], consequences: true };
+}
+
+function command({ words, namespace, to, consequences }) {
   const place = namespace ? ` -n ${shellWord(namespace)}` : "";
-  return `kubectl chronicle restore${words.map((word) => ` ${shellWord(word)}`).join("")}${place} --to ${to}`;
+  return `kubectl chronicle restore${words.map((word) => ` ${shellWord(word)}`).join("")}${place} --to ${to}${consequences ? " --with-consequences" : ""}`;
 }
 
 /** The command, and a button. */

@@ -28,7 +28,7 @@ export function search({ query, go, signal }) {
   h("button", { type: "submit" }, "Search"));
   complete(form);
   let found = "";
-  if (state.s) {
+  if (Object.values(state).some(Boolean)) { // a link has some of the fields
     const fields = Object.fromEntries(FIELDS.filter(([, , selects]) => selects).map(([name, , selects]) => [selects, state[name]]));
     const selected = selector(fields, { operation: state.operation, "time.from": state.since });
     const pick = (name, value) => go("search", { ...state, [name]: value });

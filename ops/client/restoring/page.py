@@ -2,6 +2,7 @@
 
     request   {"words": ["deployments.apps/web"], "namespace": "shop", "to": "4711", "replace": false}
     answer    {"moment", "notes", "unread", "steps", "plan"}; "plan" is the digest of the steps
+              with "consequences": true also what was deleted because of the deletion of these objects
     request   the same with "plan": the digest
     answer    the same with "results"; or 409 with another plan, if the cluster has changed since
 
@@ -61,7 +62,14 @@ class PageRestores:
         if not words and not namespace:
             raise OperatorError("a restore names an object or a namespace")
         replace, shown = bool(asked.get("replace")), asked.get("plan")
-        arguments = argparse.Namespace(words=words, namespace=namespace, prune=False, replace=replace, timeout=TIMEOUT)
+        arguments = argparse.Namespace(
+            words=words,
+            namespace=namespace,
+            prune=False,
+            replace=replace,
+            timeout=TIMEOUT,
+            with_consequences=bool(asked.get("consequences")),
+        )
         screen = NotedScreen()
         client = self._client.replaced(namespace=namespace or self._client.namespace)
         planner = Planner(Session(arguments, client, screen), client.resolve_moment(to))
@@ -70,7 +78,7 @@ class PageRestores:
         plan = planner.plan()
         document: Object = {
             "moment": planner.moment,
-            "notes": screen.notes,
+            "notes": [*screen.notes, *planner.unknown],
             "unread": planner.unread,
             "steps": [step_document(step) for step in plan],
             "plan": digest(plan),

@@ -14,6 +14,7 @@ import trio
 from browser import SETTLED, Browser, Page, executable
 from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
+from stories.rollouts import KCM, ask_as
 
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.loopback import Loopback
@@ -157,3 +158,46 @@ async def test_the_button(chromium: Browser, served: Served) -> None:
     assert "kubectl chronicle restore configmaps/cart -n shop" in await only.eval(
         "document.querySelector('details.back code').textContent"
     )
+
+
+def make_cascades(running: Running) -> None:
+    """Delete a namespace with two ConfigMaps, and a ConfigMap that owns another one, as controllers carry it out."""
+    ask = running.ask
+    ask("POST", "/api/v1/namespaces", {"metadata": {"name": "fire"}})
+    for name in ("a", "b"):
+        ask("POST", "/api/v1/namespaces/fire/configmaps", {"metadata": {"name": name}})
+    ask("DELETE", "/api/v1/namespaces/fire")
+    for name in ("a", "b"):
+        ask_as(running, f"{KCM}namespace-controller", "DELETE", f"/api/v1/namespaces/fire/configmaps/{name}")
+    uid = ask("POST", MAPS, {"metadata": {"name": "cow"}})["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "cow", "uid": uid}
+    ask("POST", MAPS, {"metadata": {"name": "calf", "ownerReferences": [owner]}})
+    ask("DELETE", f"{MAPS}/cow")
+    ask_as(running, f"{KCM}generic-garbage-collector", "DELETE", f"{MAPS}/calf")
+
+
+async def test_deletions_name_the_person_and_offer_the_restore_of_all(chromium: Browser, served: Served) -> None:
+    """Controllers deleted most of these objects."""
+    executable()
+    await trio.to_thread.run_sync(make_cascades, served.running)
+    page = await chromium.page(served.admin + "#/deleted")
+    await page.wait(f"{SETTLED} && document.querySelector('tbody tr')")
+    texts = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText.replace(/\\s+/g, ' '))"
+    rows = await page.eval(texts)
+    (fire,) = [row for row in rows if "fire configmaps/b" in row]
+    (cow,) = [row for row in rows if "configmaps/cow" in row]
+    assert "admin deleted Namespace fire carried out by namespace-controller" in fire
+    assert "with 1 other" in fire
+    assert "kubectl chronicle restore -n fire --to " in fire
+    assert "with 1 other" in cow
+    assert cow.count("--with-consequences") == 1
+    cows = "[...document.querySelectorAll('tbody tr')].find((row) => row.innerText.includes('configmaps/cow'))"
+    await page.eval(f"{cows}.querySelector('button[aria-haspopup]').click()")
+    await page.wait("document.querySelector('dialog[open] .plan')")
+    assert "+ recreate configmap/calf" in await page.text("dialog[open]")
+    await page.press("Enter")
+    await page.wait("document.querySelector('dialog[open]')?.innerText.includes('configmap/calf created')")
+    found = await trio.to_thread.run_sync(served.running.ask, "GET", f"{MAPS}/calf")
+    parent = await trio.to_thread.run_sync(served.running.ask, "GET", f"{MAPS}/cow")
+    assert found["metadata"]["ownerReferences"][0]["uid"] == parent["metadata"]["uid"]
+    assert not page.errors
