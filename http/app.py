@@ -20,6 +20,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.reset import Reset
 from kubechronicle.http import filters
 from kubechronicle.http.aggregation.aggregation import Aggregation
+from kubechronicle.http.audit.accesses import AccessRecorder
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authentication.chain import AuthenticationChain
@@ -232,6 +233,7 @@ def build_application(
     audit: Audit | None = None,
     tracing: Tracing | None = None,
     recorder: ReadRecorder | None = None,
+    accesses: AccessRecorder | None = None,
     branches: Branches | None = None,
     reset: Reset | None = None,
     troubles: Callable[[], Iterable[Trouble]] = tuple,
@@ -240,7 +242,8 @@ def build_application(
 
     ``issuer``: of service account tokens; None if none are issued.
     ``aggregation``: the API groups of other servers; None: there are none.
-    ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads.
+    ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads. ``accesses``: of refusals,
+    sessions and tokens.
     ``branches``: the branches that are open here; None: there are none.
     ``reset``: of a server for tests; None: nobody may reset this one.
     ``troubles``: what fails now, for /readyz.
@@ -263,7 +266,7 @@ def build_application(
     metrics.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
     services = _services(
-        store, settings, authentication, authorization, metrics, drain, flow_control, audit, recorder, tracing
+        store, settings, authentication, authorization, metrics, drain, flow_control, audit, recorder, accesses, tracing
     )
     handler = router(
         health=health,
@@ -299,6 +302,7 @@ def _services(
     flow_control: FlowControl | None,
     audit: Audit | None,
     recorder: ReadRecorder | None,
+    accesses: AccessRecorder | None,
     tracing: Tracing | None,
 ) -> filters.Services:
     """Return what the filters need."""
@@ -317,6 +321,7 @@ def _services(
         tracing=tracing,
         audit=audit,
         reads=recorder,
+        accesses=accesses,
         edge=settings.edge,
         drain=drain,
     )

@@ -96,6 +96,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False):
     ``audit``: the audit record of the request; None if it has none.
     ``credential_notes``: collects annotations about the credential for the audit event; None while audit is off.
     ``unchanged``: the request is a write that left its object as it was.
+    ``issued``: collects facts about an issued token; None while nobody asks for them.
     """
 
     info: RequestInfo
@@ -124,6 +125,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False):
     audit: AuditRecord | None = None
     credential_notes: dict[str, str] | None = None
     unchanged: bool = False
+    issued: dict[str, object] | None = None
 
     def annotate(self, key: str, value: str) -> None:
         """Add an annotation to the audit event of the request, if it has one. The first value of a key is kept."""

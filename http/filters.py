@@ -26,6 +26,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import RequestTimedOut, StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http import edge
+from kubechronicle.http.audit.accesses import AccessRecorder
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited
@@ -106,6 +107,7 @@ class Services:
     tracing: Tracing | None = None
     audit: Audit | None = None
     reads: ReadRecorder | None = None
+    accesses: AccessRecorder | None = None
     edge: EdgeSettings = field(default_factory=EdgeSettings)
     drain: Drain = field(default_factory=Drain)
 
@@ -204,6 +206,11 @@ def trace_handler(services: Services, following: Step) -> Step:
     from kubechronicle.http.tracing.spans import handler_spans
 
     return handler_spans(following)
+
+
+def record_accesses(services: Services, following: Step) -> Step:
+    """Record refusals, sessions and tokens in the log, as their own policy says."""
+    return following if services.accesses is None else services.accesses.recorded(following)
 
 
 def impersonate(services: Services, following: Step) -> Step:
@@ -346,6 +353,7 @@ FILTERS: Final[tuple[Filter, ...]] = (
     authenticate,
     trace,
     audit,
+    record_accesses,
     impersonate,
     limit_in_flight,
     authorize,

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kubechronicle.api.history.accesses import RESOURCE as ACCESSES
 from kubechronicle.api.history.differences import CONSEQUENCES, is_within
 
-NOISY_RESOURCES: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io")
-"""Stored resources whose every change is noise: Events, and Leases, which nodes and servers renew."""
+NOISY_RESOURCES: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io", ACCESSES)
+"""Stored resources whose every change is noise: Events, Leases, which nodes and servers renew, and AccessRecords, which
+have answers of their own."""
 
 NOISY_FIELDS: Final = (
     "status.conditions.lastHeartbeatTime",

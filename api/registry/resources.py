@@ -286,6 +286,7 @@ LISTED: Final = ("list",)
 OWN_GROUPS: Final[Mapping[str, Mapping[str, tuple[Row, ...]]]] = {
     HISTORY: {
         "v1": (
+            Row("accessrecords", "AccessRecord", namespaced=False, verbs=READ_WATCH),
             Row("branches", "Branch", namespaced=False),
             Row("branchchanges", "BranchChange", namespaced=False, verbs=LISTED, stored=False),
             Row(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.accesses import MOST_GROUPS
 from kubechronicle.api.meta.options import parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
@@ -109,6 +110,11 @@ async def _issue(backend: Backend, issuer: ServiceAccountIssuer, context: Contex
         token = await issuer.sign(claims)
     except SigningFailed as error:
         raise status.internal_error(f"failed to generate token: {error}") from None
+    if context.issued is not None:
+        bound_to = f"{reference['kind']}/{reference.get('name', '')}" if reference else ""
+        context.issued |= {
+            "tokenID": token_id, "audiences": spec["audiences"][:MOST_GROUPS], "expires": expires, "boundTo": bound_to
+        }  # fmt: skip
     result = {"token": token, "expirationTimestamp": expires}
     kind = {"kind": sent["kind"], "apiVersion": sent["apiVersion"]}
     return {**kind, "metadata": sent["metadata"], "spec": shown, "status": result}

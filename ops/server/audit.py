@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kubechronicle.actors.reading.reads import Reads
+from kubechronicle.actors.store import Store
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import AuditPolicy, PolicyError
+from kubechronicle.http.audit.accesses import AccessRecorder
 from kubechronicle.http.audit.audit import Audit, AuditParts
 from kubechronicle.http.audit.backends import (
     BATCH,
@@ -21,6 +24,7 @@ from kubechronicle.http.audit.backends import (
 )
 from kubechronicle.http.audit.log_backend import LogBackend
 from kubechronicle.http.audit.metrics import AuditMetrics
+from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.webhook_backend import WebhookBackend
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
@@ -52,7 +56,7 @@ class AuditPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadsPlan:
-    """The policy of recorded reads, its file and content, and the days that reads are kept; 0: for ever."""
+    """The policy of recorded reads or accesses, its file and content, and the days that reads are kept; 0: for ever."""
 
     policy: AuditPolicy
     file: Path
@@ -67,6 +71,15 @@ def reads_plan(settings: Settings) -> ReadsPlan | None:
         return None
     policy, content = read_policy("audit-reads-policy-file", file)
     return ReadsPlan(policy=policy, file=file, content=content, days=settings.audit_reads_retention)
+
+
+def record_plan(settings: Settings) -> ReadsPlan | None:
+    """Return the plan of recorded accesses; None if they are off. Raise OperatorError."""
+    file = settings.record
+    if file is None:
+        return None
+    policy, content = read_policy("record", file)
+    return ReadsPlan(policy=policy, file=file, content=content, days=0)
 
 
 def audit_plan(settings: Settings) -> AuditPlan | None:
@@ -100,6 +113,18 @@ def read_policy(flag: str, file: Path) -> tuple[AuditPolicy, bytes]:
     if warnings:
         log.warning("--%s: %s has problems, which are ignored: %s", flag, file, ", ".join(warnings))
     return policy, content
+
+
+def read_recorder(plan: ReadsPlan | None, reads: Reads, server: str) -> ReadRecorder | None:
+    """Return the recorder of reads; None if they are not recorded. ``server``: the name of this process."""
+    if plan is None:
+        return None
+    return ReadRecorder(reads.log.recorded, plan.policy, revision=lambda: reads.applied, server=server, days=plan.days)
+
+
+def access_recorder(plan: ReadsPlan | None, store: Store, server: str) -> AccessRecorder | None:
+    """Return the recorder of accesses; None if they are not recorded."""
+    return None if plan is None else AccessRecorder(store, plan.policy, server=server)
 
 
 def audit_parts(plan: AuditPlan | None, outgoing: Outgoing, *, server: str = "") -> AuditParts | None:

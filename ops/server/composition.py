@@ -24,7 +24,6 @@ from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.history.tags import TagTargets, moments_of
 from kubechronicle.actors.loops.log_losses import LogLosses
-from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
@@ -38,6 +37,7 @@ from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.aggregation.foreign_objects import RemoteObjects
 from kubechronicle.http.app import HttpApplication, build_application
+from kubechronicle.http.audit.accesses import AccessRecorder
 from kubechronicle.http.audit.audit import AuditParts
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authentication.token_issuer import external_keys
@@ -54,7 +54,7 @@ from kubechronicle.ops.server.access import authentication_chain, jwt_authentica
 from kubechronicle.ops.server.admission import create_namespace
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
-from kubechronicle.ops.server.audit import audit_parts
+from kubechronicle.ops.server.audit import access_recorder, audit_parts, read_recorder
 from kubechronicle.ops.server.branches.branch_parts import BranchMaker
 from kubechronicle.ops.server.branches.rules import BranchRules
 from kubechronicle.ops.server.collectors import process
@@ -100,6 +100,7 @@ class _Parts:
     manifests: ReloadedManifests | None
     audit: AuditParts | None
     recorder: ReadRecorder | None
+    accesses: AccessRecorder | None
     tracing: TracingParts | None
     branches: Branches
 
@@ -179,6 +180,7 @@ def _application(
         audit=parts.audit.audit if parts.audit is not None else None,
         tracing=parts.tracing.tracing if parts.tracing is not None else None,
         recorder=parts.recorder,
+        accesses=parts.accesses,
         branches=parts.branches,
         reset=_reset(storage.main, plan),
         troubles=partial(_troubles, failures, plan),
@@ -244,7 +246,8 @@ def _parts(storage: Storage, plan: Plan, encryption: Encryption) -> _Parts:
         jwt=jwt_authenticators(plan, outgoing),
         manifests=manifests,
         audit=audit_parts(plan.audit, outgoing, server=plan.server),
-        recorder=_read_recorder(plan, reads),
+        recorder=read_recorder(plan.reads, reads, plan.name),
+        accesses=access_recorder(plan.accesses, store, plan.name),
         tracing=tracing_parts(plan.tracing, outgoing, server=plan.server, version=plan.http.server_version),
         branches=Branches(reads, make_branch),
     )
@@ -268,6 +271,10 @@ def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregati
     if recorder is not None and plan is not None:
         reloaded = recorder.reloaded(plan.file, plan.content)
         children += [ChildSpec(name="reads", run=recorder.run), ChildSpec(name="reads-policy", run=reloaded.run)]
+    accesses, of_accesses = parts.accesses, parts.plan.accesses
+    if accesses is not None and of_accesses is not None:
+        reloaded = accesses.reloaded(of_accesses.file, of_accesses.content)
+        children += [ChildSpec(name="accesses", run=accesses.run), ChildSpec(name="record-policy", run=reloaded.run)]
     if parts.jwt is not None:
         children.append(ChildSpec(name="jwt-issuers", run=parts.jwt.run))
     children += [
@@ -308,15 +315,6 @@ def _loops(
     if application.flow_control is not None:
         loops.append(ChildSpec(name="flow-control", run=application.flow_control.run, essential=True))
     return loops
-
-
-def _read_recorder(plan: Plan, reads: Reads) -> ReadRecorder | None:
-    if plan.reads is None:
-        return None
-    server = plan.server if plan.worker is None else f"{plan.server}/{plan.worker}"
-    return ReadRecorder(
-        reads.log.recorded, plan.reads.policy, revision=lambda: reads.applied, server=server, days=plan.reads.days
-    )
 
 
 def _led_loops(plan: Plan, store: Store, current: CurrentRegistry, foreign: RemoteObjects) -> list[ChildSpec]:
@@ -364,6 +362,7 @@ def _register_metrics(assembly: Assembly, parts: _Parts, more: Iterable[Collecto
     if parts.audit is not None:
         collectors += (parts.audit.audit.metrics, parts.audit.reloads)
     collectors += [parts.recorder] if parts.recorder is not None else []
+    collectors += [parts.accesses] if parts.accesses is not None else []
     collectors += [parts.manifests.metrics] if parts.manifests is not None else []
     for collector in collectors:
         metrics.registry.register(collector)

@@ -32,7 +32,7 @@ from kubechronicle.ops.server.admission import (
     plugin_configurations,
     webhook_users,
 )
-from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan
+from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan, record_plan
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
@@ -70,6 +70,7 @@ class Inputs:
     addresses: ListenAddresses
     retention: tuple[RetentionPolicy, ...]
     witnesses: tuple[str, ...]
+    accesses: ReadsPlan | None
     overrides: tuple[Override, ...]
 
 
@@ -113,6 +114,7 @@ def check_inputs(settings: Settings, addresses: ListenAddresses) -> Inputs:
         registry=_registry(settings, features),
         retention=retention_policies(settings),
         witnesses=witness_urls(settings),
+        accesses=record_plan(settings),
         addresses=addresses,
         overrides=overrides_of(settings.database_url_overrides),
     )

@@ -95,6 +95,8 @@ class Plan:
     """The providers that encrypt contents in the log; None: contents are stored as plaintext."""
     reads: ReadsPlan | None = None
     """Reads to record in the database."""
+    accesses: ReadsPlan | None = None
+    """Refusals, sessions and tokens to record in the log."""
     registry: Registry = field(default_factory=builtin_registry)
     """The API versions to serve."""
     retention: tuple[RetentionPolicy, ...] = DEFAULT_POLICIES
@@ -136,3 +138,8 @@ class Plan:
     """Given if this process runs the database and alone appends to it (eventlog/sole_appender.py)."""
     forget: Callable[[int], object] | None = None
     """Forgets the history up to a revision, of a server for tests that may be reset (eventlog/reset.py)."""
+
+    @property
+    def name(self) -> str:
+        """The name of this process among all that share the cluster."""
+        return self.server if self.worker is None else f"{self.server}/{self.worker}"

@@ -194,6 +194,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         features=inputs.features,
         encryption=inputs.encryption,
         reads=inputs.reads,
+        accesses=inputs.accesses,
         registry=inputs.registry,
         retention=inputs.retention,
         proxy_client=_proxy_client(settings, pki),

@@ -154,6 +154,7 @@ class Settings:
     history_retention_file: types.ReadableFile | None
     history_archive: types.Directory | None
     witness: tuple[types.Name, ...] | None
+    record: types.ReadableFile | None
     controllers: types.Controllers
     event_ttl: types.EventTTL
     kubernetes_service_node_port: types.Port

@@ -88,6 +88,7 @@ def test_the_order_is_kube_apiservers() -> None:
         "authenticate",
         "trace",
         "audit",
+        "record_accesses",
         "impersonate",
         "limit_in_flight",
         "authorize",

@@ -11,11 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kubechronicle.api.explaining.reports import FORMATS, Period, report
+from kubechronicle.api.history.accesses import DENIED, SESSION, TOKEN
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client.accesses import AccessQuery, read_accesses, sentence
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.output import Screen, format_time
 from kubechronicle.ops.client.revision_reader import API, RevisionQuery, Scope, parameters_of, scopes_in
@@ -61,18 +63,38 @@ def run(arguments: argparse.Namespace) -> int:
     namespace = "" if arguments.all_namespaces else session.namespace
     query = RevisionQuery(scopes_in(namespace), {"time.from": written(begin), "time.to": written(end)}, content="")
     found = _read(session, query)
+    accesses = _accesses(session, namespace, query.fields)
     nothing = "" if found["changes"] else explain(session, Search(query, None, namespace, arguments.before))
     if session.screen.format in FORMATS:
         session.screen.text(report(found, Period(written(begin), written(end), namespace), session.screen.format))
         if nothing:
             session.screen.note(f"Nothing changed: {nothing}.")
     elif session.screen.format != "text":
-        session.screen.document(found | ({"nothing": nothing} if nothing else {}))
+        document = found | ({"accesses": accesses} if accesses else {})
+        session.screen.document(document | ({"nothing": nothing} if nothing else {}))
     elif nothing:
         session.screen.line(f"Nothing changed: {nothing}.")
     else:
         _print(session.screen, found, (begin, end), arguments.limit)
-    return 0 if found["changes"] else 1
+    if accesses and session.screen.format == "text":
+        session.screen.line()
+        session.screen.line(Painted("Refused requests, sessions and tokens:", "strong"))
+        for spec in accesses[: arguments.limit or None]:
+            session.screen.line("  ", sentence(spec, session.client.now()))
+        if arguments.limit and len(accesses) > arguments.limit:
+            session.screen.note(f"these are the last {arguments.limit} accesses; --limit 0 prints all")
+    return 0 if found["changes"] or accesses else 1
+
+
+def _accesses(session: Session, namespace: str, fields: Mapping[str, str]) -> list[Object]:
+    """Return the recorded accesses of the period, if the user may read them."""
+    asked = AccessQuery(types=(DENIED, SESSION, TOKEN), namespace=namespace)
+    try:
+        return read_accesses(session.client, asked, fields).found
+    except ApiError as error:
+        if error.code != 403:
+            raise
+        return []
 
 
 def _period(session: Session) -> tuple[datetime, datetime]:

@@ -1,5 +1,7 @@
 """`who created|deleted|changed TYPE/NAME`, `who set TYPE/NAME FIELD`: one sentence, then the details of the request.
 
+`who tried` and `who entered` answer from recorded accesses (accesses.py).
+
 A change that is a consequence of another one is traced to its cause (causes.py), up to a person or a program.
 """
 
@@ -11,12 +13,20 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from kubechronicle.api.history.accesses import DENIED, SESSION, TOKEN
 from kubechronicle.api.history.cells import PAST_TENSES, action_of
 from kubechronicle.api.history.differences import same, shown_value
 from kubechronicle.api.history.field_values import moved, values_at
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client.accesses import (
+    AccessQuery,
+    check_recorded,
+    coverage,
+    print_accesses,
+    read_accesses,
+)
 from kubechronicle.ops.client.commands import can_i
 from kubechronicle.ops.client.explaining.causes import VERBS, chain_of, past_tense, subject_of
 from kubechronicle.ops.client.kinds import Kinds
@@ -26,7 +36,7 @@ from kubechronicle.ops.client.revision_texts import revision_document, user_of
 from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.several import add_selector_flag, subjects
-from kubechronicle.ops.client.subjects import Subject, add_all_namespaces_flag, field_path
+from kubechronicle.ops.client.subjects import HOW_TO_NAME, Subject, add_all_namespaces_flag, field_path
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
 
@@ -38,16 +48,20 @@ EXAMPLES: Final = """\
   kubectl chronicle who set deploy/web 'spec.template.spec.containers[name=web].image'
   kubectl chronicle who changed secret/key --since 2h
   kubectl chronicle who can delete pods -n shop --at 2h
+  kubectl chronicle who tried delete secrets -n shop --since 2h   and was refused
+  kubectl chronicle who entered pod/web-1                         by exec, attach or port-forward
+  kubectl chronicle who entered serviceaccount/ci                 by a token of it
 """
 CAN: Final = "can"
-ACTIONS: Final = ("created", "deleted", "changed", "set", CAN)
+TRIED, ENTERED = "tried", "entered"
+ACTIONS: Final = ("created", "deleted", "changed", "set", CAN, TRIED, ENTERED)
 # The number of an object's last changes that are searched for the request that marked it for deletion.
 SEARCHED_CHANGES: Final = 50
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=ACTIONS, metavar="|".join(ACTIONS))
-    parser.add_argument("words", metavar="TYPE/NAME", nargs="+", help="or TYPE NAME; with `set`, followed by a field")
+    parser.add_argument("words", metavar="TYPE/NAME", nargs="*", help="or TYPE NAME; with `set`, followed by a field")
     parser.add_argument(
         "--all",
         action="store_true",
@@ -57,6 +71,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until", metavar="MOMENT", default="", help="only changes up to it")
     parser.add_argument("--show-secrets", action="store_true", help="print a Secret's values instead of stars")
     add_selector_flag(parser)
+    parser.add_argument("--by", metavar="USER", default="", help="tried, entered: only this user; USER* is a prefix")
     can_i.add_flags_of_rights(parser)
     add_all_namespaces_flag(parser)
     output.add_flags(parser)
@@ -87,6 +102,10 @@ class Answer(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Return exit code 0, or 1 without an answer. OperatorError."""
+    if arguments.action in (TRIED, ENTERED):
+        return _accesses(arguments)
+    if not arguments.words:
+        raise OperatorError(f"which object? {HOW_TO_NAME}")
     if arguments.action == CAN:
         return can_i.who_can(arguments)
     session = Session.open(arguments)
@@ -107,6 +126,42 @@ def run(arguments: argparse.Namespace) -> int:
             nobody.append(_nobody(session, subject, field, selectors))
     _show(session, answers, nobody)
     return 0 if answers else 1
+
+
+def _accesses(arguments: argparse.Namespace) -> int:
+    """Print recorded accesses. Return exit code 0, or 1 without any. OperatorError."""
+    session = Session.open(arguments)
+    words, verb = list(arguments.words), ""
+    kinds = session.kinds() if words else None
+    if arguments.action == TRIED and words and not _is_kind(words[0], kinds):
+        verb = words.pop(0)
+    subject = session.subject(words, kinds, name_required=False) if words and kinds is not None else None
+    is_wide = arguments.all_namespaces or (subject is not None and not subject.namespace)
+    query = AccessQuery(
+        types=(DENIED,) if arguments.action == TRIED else (SESSION, TOKEN),
+        namespace="" if is_wide else session.namespace,
+        verb=verb,
+        subject=subject,
+        user=arguments.by,
+    )
+    answer = read_accesses(session.client, query, bounds(session.client, arguments.since, arguments.until))
+    check_recorded(answer)
+    searched = coverage(answer, query)
+    if session.screen.format != "text":
+        session.screen.document({"accesses": answer.found, "searched": searched})
+    else:
+        print_accesses(session.screen, answer.found, session.client.now())
+        if not answer.found:
+            session.screen.line(Painted(f"Nobody {arguments.action}.", "strong"))
+        session.screen.note(searched)
+    return 0 if answer.found else 1
+
+
+def _is_kind(word: str, kinds: Kinds | None) -> bool:
+    try:
+        return kinds is not None and bool(kinds.find(word.partition("/")[0]))
+    except OperatorError:
+        return False
 
 
 def _nobody(session: Session, subject: Subject, field: str, selectors: dict[str, str]) -> tuple[str, str]:

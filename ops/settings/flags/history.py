@@ -20,6 +20,12 @@ FLAGS = (
         "and so does `compact`.",
     ),
     Flag(
+        name="record", placeholder="FILE", default="",
+        help="Record accesses in the log: a Policy of audit.k8s.io/v1. Of the requests whose level in this policy is "
+        "not None, refusals (403), sessions (exec, attach, port-forward) with their ends, and issued tokens of service "
+        "accounts become AccessRecords. Reloaded when it changes.",
+    ),
+    Flag(
         name="witness", placeholder="URL", default="", repeatable=True,
         help="A time-stamping service (RFC 3161) that signs the state of the log every hour; may be repeated. The log "
         "keeps its tokens, and `verify --witness` proves by them that nothing before was rewritten.",

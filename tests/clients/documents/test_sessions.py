@@ -22,6 +22,14 @@ from programs import Kubectl
 
 WRITE = bool(os.environ.get("KUBECHRONICLE_WRITE_PAGES"))
 # What the pages ask for beside `make serve`. docs/audit.md shows the policy of recorded reads.
+RECORDED = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- {level: None, userGroups: ["system:nodes"], resources: [{group: "", resources: [serviceaccounts/token]}]}
+- {level: Metadata}
+"""
+"""The policy of docs/audit.md."""
 READS = next(part.text for part in parts(ROOT / "docs" / "audit.md") if part.kind == "yaml")
 INITIAL = {"default", "kube-node-lease", "kube-public", "kube-system"}
 # The first pages expect a new cluster. After the last ones, history is not whole any more.
@@ -43,7 +51,9 @@ def begun() -> Iterator[Server]:
         (place / ".venv").symlink_to(ROOT / ".venv")
         policy = place / "reads.yaml"
         policy.write_text(READS)
-        flags = ["--enable-ui", "--audit-reads-policy-file", str(policy)]
+        recorded = place / "record.yaml"
+        recorded.write_text(RECORDED)
+        flags = ["--enable-ui", "--audit-reads-policy-file", str(policy), "--record", str(recorded)]
         server = Server(place / "data", arguments=flags, port=postgres_fixture.free_port())
         SERVERS.append(server)
         try:

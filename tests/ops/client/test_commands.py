@@ -284,7 +284,7 @@ def test_at_runs_kubectl(
         ),
         (("diff", "--from", "100y"), "is no moment"),
         (("diff", "--from", "999999999"), "revision 999999999 lies in the future"),
-        (("who", "ate", "pod/x"), "'ate' is none of created, deleted, changed, set, can; "),
+        (("who", "ate", "pod/x"), "'ate' is none of created, deleted, changed, set, can, tried, entered; "),
         (("log", "-o", "xml"), "-o/--output: 'xml' is none of text, json, yaml; "),
         (("bisect", "deployment/web"), "deployment/web is no condition; it comes first, as in `bisect 'self."),
         (("who", "set", "pod/x"), "a field is missing"),
