@@ -13,6 +13,7 @@ from kubechronicle.actors.loops.retries import FIRST_DELAY, LONGEST_DELAY, first
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
+from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.selectors.field_selectors import parse_field_selector
 from kubechronicle.eventlog.backoff import delays
 
@@ -23,8 +24,11 @@ Wanted = Callable[[Mapping[str, str]], dict[str, str]]
 
 
 class KeptConfigMap:
-    """``wanted`` is called after every change of the ConfigMap, and every ``interval`` seconds. ``ready`` is True once
-    the ConfigMap was found or put in order."""
+    """``wanted`` is called after every change of the ConfigMap, and every ``interval`` seconds.
+
+    ``ready`` is True once the ConfigMap was found or put in order, or admission has rejected it: kube-apiserver is ready
+    as soon as its controllers have started, so that an administrator can repair admission.
+    """
 
     def __init__(self, store: Store, name: str, wanted: Wanted, *, component: str, interval: float) -> None:
         self.ready = False
@@ -35,7 +39,9 @@ class KeptConfigMap:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the ConfigMap until cancelled. Report started after the first attempt, also if that failed."""
-        await first_pass(self.reconcile, subject=f"the ConfigMap {self._name}", task_status=task_status)
+        await first_pass(
+            self.reconcile, subject=f"the ConfigMap {self._name}", on_error=self._failed, task_status=task_status
+        )
         fields = parse_field_selector(f"metadata.name={self._name}", self._rt)
         reflector = Reflector(
             self._store.reads,
@@ -47,6 +53,10 @@ class KeptConfigMap:
             delays=delays(FIRST_DELAY, LONGEST_DELAY),
         )
         await reflector.run()
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, StatusError):
+            self.ready = True
 
     async def reconcile(self) -> None:
         """Create or repair the ConfigMap. StatusError, LogError, ActorError."""

@@ -339,6 +339,8 @@ def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _
         if measures is not None:
             measures.compiled(measures.clock() - began)
     node = _RuleNode(schema, of, rules, measures)
+    if items is not None and schema.get("type") == "object":
+        _lose_type(items)  # an object has no items, so expressions have no type for them
     node.items, node.values = items, values
     # Fields that expressions cannot name, for lack of a type, have no rules.
     node.fields = {
@@ -347,6 +349,15 @@ def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _
         if escape(name) is None or (of is not None and below.of is not None)
     }
     return node
+
+
+def _lose_type(node: _RuleNode) -> None:
+    """Let the rules of a node and its items fail: they cannot be compiled. Of its fields, those whose names no
+    expression can have keep theirs; the others are not looked at."""
+    node.of, node.fields = None, {name: below for name, below in node.fields.items() if escape(name) is None}
+    for below in (node.items, node.values):
+        if below is not None:
+            _lose_type(below)
 
 
 def _uses_old(root: _RuleNode) -> bool:

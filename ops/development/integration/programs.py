@@ -21,6 +21,8 @@ from kubechronicle.ops.development.integration.sources import CACHE, EXTENSIONS,
 DEFINITIONS: Final = "crd"
 PLAN: Final = "KUBECHRONICLE_PLAN"
 """The variable with the path of the plan (overlay/chronicle/plan.go)."""
+BENCHMARKS: Final = ("benchmark", "ipamperf", "logs/benchmark", "scheduler_perf")
+"""Packages, with those below them, that measure and test nothing."""
 BUILD_TIMEOUT: Final = 2 * 3600.0
 
 
@@ -66,11 +68,12 @@ class Package:
 
 
 def all_packages() -> list[Package]:
-    """Return every package with tests, by name."""
+    """Return every package with tests, but for benchmarks, by name."""
     found = [Package(_name(file.parent, KUBERNETES)) for file in KUBERNETES.glob("test/integration/**/*_test.go")]
     definitions = EXTENSIONS.glob("test/integration/**/*_test.go")
     found += [Package(f"{DEFINITIONS}/{_name(file.parent, EXTENSIONS)}".rstrip("/.")) for file in definitions]
-    return sorted(set(found), key=lambda package: package.name)
+    tests = {each for each in found if not f"{each.name}/".startswith(tuple(f"{name}/" for name in BENCHMARKS))}
+    return sorted(tests, key=lambda package: package.name)
 
 
 def _name(folder: Path, module: Path) -> str:

@@ -196,3 +196,18 @@ def test_a_field_whose_name_is_no_identifier_has_rules_of_its_own() -> None:
     assert texts(rules, of(**{"a-b": "ab"})) == [
         "FieldValueInvalid spec.a-b: Invalid value: \"ab\": failed rule: self != 'ab'"
     ]
+
+
+def test_rules_of_the_items_of_an_object_cannot_be_compiled() -> None:
+    rule, nested = {"rule": "self.n < 10"}, {**INTEGER, RULES: [{"rule": "self < 5"}]}
+    item = {"type": "object", "properties": {"n": nested}, RULES: [rule]}
+    why = "rule compiler initialization error: failed to convert to declType for CEL validation rules"
+    listed = of(list=[{"n": 7}])
+    failed = "failed rule: self < 5"
+    assert texts(in_spec(list={"type": "array", "items": item}), listed) == [
+        f"FieldValueInvalid spec.list[0].n: Invalid value: 7: {failed}"
+    ]
+    assert texts(in_spec(list={"type": "object", "items": item}), listed) == [
+        f'FieldValueInvalid spec.list[0]: Invalid value: "object": {why}'
+    ]
+    assert texts(in_spec(list={"type": "object", "items": item}), of(list={})) == []
