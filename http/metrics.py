@@ -8,6 +8,7 @@ lock each. Of the other metrics, the child of each label combination is looked u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar, cast
@@ -267,8 +268,20 @@ class _Collected(CollectorRegistry):
         return self._metrics
 
 
+_WHOLE: Final = re.compile(rb" (-?\d+)\.0$", re.MULTILINE)
+
+
+def text_of(registry: Collector) -> bytes:
+    """Return Prometheus' text format. Whole numbers have no ".0": scripts that read kube-apiserver's expect none.
+
+    >>> text_of(CollectorRegistry())
+    b''
+    """
+    return _WHOLE.sub(rb" \1", generate_latest(registry))
+
+
 def _text(metrics: list[Metric]) -> bytes:
-    text = generate_latest(_Collected(metrics))
+    text = text_of(_Collected(metrics))
     for name in BARE_COUNTERS:
         text = text.replace(f" {name}_total ".encode(), f" {name} ".encode())
     return text

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kubechronicle.http.health import Health
 from kubechronicle.http.messages import Response
-from kubechronicle.http.metrics import CONTENT_TYPE
+from kubechronicle.http.metrics import CONTENT_TYPE, text_of
 
 _LABELS: Final = ("name", "type")
 
@@ -30,7 +30,7 @@ class Slis(Collector):
 
     def answer(self) -> Response:
         self._health.run_all()
-        return Response(200, [("content-type", CONTENT_TYPE)], generate_latest(self._registry))
+        return Response(200, [("content-type", CONTENT_TYPE)], text_of(self._registry))
 
     def collect(self) -> Iterator[Metric]:
         last = GaugeMetricFamily("kubernetes_healthcheck", "The last result of a health check.", labels=_LABELS)

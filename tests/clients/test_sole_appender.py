@@ -22,7 +22,7 @@ PATH = "/api/v1/namespaces/default/configmaps"
 
 def is_sole(api: Api) -> bool:
     answer = api.request("GET", "/metrics")
-    return answer.status == 200 and b"\nkubechronicle_sole_appender 1.0" in answer.body
+    return answer.status == 200 and b"\nkubechronicle_sole_appender 1\n" in answer.body
 
 
 @dataclass

@@ -26,8 +26,8 @@ Wanted = Callable[[Mapping[str, str]], dict[str, str]]
 class KeptConfigMap:
     """``wanted`` is called after every change of the ConfigMap, and every ``interval`` seconds.
 
-    ``ready`` is True once the ConfigMap was found or put in order, or admission has rejected it: kube-apiserver is ready
-    as soon as its controllers have started, so that an administrator can repair admission.
+    ``ready`` is True once the ConfigMap was found or put in order, or admission has rejected it: kube-apiserver is
+    ready as soon as its controllers have started, so that an administrator can repair admission.
     """
 
     def __init__(self, store: Store, name: str, wanted: Wanted, *, component: str, interval: float) -> None:

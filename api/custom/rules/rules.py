@@ -352,8 +352,10 @@ def _node(schema: Schema, measures: RuleMeasures | None, *, resource: bool) -> _
 
 
 def _lose_type(node: _RuleNode) -> None:
-    """Let the rules of a node and its items fail: they cannot be compiled. Of its fields, those whose names no
-    expression can have keep theirs; the others are not looked at."""
+    """Let the rules of a node and its items fail: they cannot be compiled.
+
+    Of its fields, those keep their rules whose names no expression can have. The others are not looked at.
+    """
     node.of, node.fields = None, {name: below for name, below in node.fields.items() if escape(name) is None}
     for below in (node.items, node.values):
         if below is not None:

@@ -87,7 +87,7 @@ def check(server: Server, primary: PostgresServer, standby: PostgresServer) -> N
     assert all(f"configmaps lost/lost-{number}" in log for number in range(3)), log
     assert "crashed" not in log
     metrics = api.request("GET", "/metrics").body.decode()
-    assert "kubechronicle_log_went_back_total 1.0" in metrics
+    assert "kubechronicle_log_went_back_total 1\n" in metrics
     assert "kubechronicle_lost_changes_total" in metrics
 
     def told() -> bool:

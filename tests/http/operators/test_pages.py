@@ -62,12 +62,12 @@ async def test_health_checks_are_metrics(autojump_clock: MockClock, monkeypatch:
     async with open_server() as server:
         await server.ask("GET", "/readyz")
         text = (await server.ask("GET", "/metrics/slis")).body.decode()
-        assert 'kubernetes_healthcheck{name="log",type="readyz"} 1.0' in text
-        assert 'kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 2.0' in text
+        assert 'kubernetes_healthcheck{name="log",type="readyz"} 1' in text
+        assert 'kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 2' in text
         monkeypatch.setattr(type(server.assembly.tail), "healthy", False)
         text = (await server.ask("GET", "/metrics/slis")).body.decode()
-        assert 'kubernetes_healthcheck{name="log",type="readyz"} 0.0' in text
-        assert 'kubernetes_healthchecks_total{name="log",status="error",type="readyz"} 1.0' in text
+        assert 'kubernetes_healthcheck{name="log",type="readyz"} 0' in text
+        assert 'kubernetes_healthchecks_total{name="log",status="error",type="readyz"} 1' in text
 
 
 async def test_a_profile_shows_where_time_goes() -> None:

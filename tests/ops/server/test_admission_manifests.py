@@ -251,7 +251,7 @@ def check_running(api: Api, home: Path) -> None:
     wait_until(lambda: "denied request: worse" in api.create("ConfigMap", "a", bad="yes")[1])
     (home / "policies/b.yaml").write_bytes(b"kind: [")
     prefix = "apiserver_manifest_admission_config_controller_automatic_reloads_total"
-    wait_until(lambda: f'plugin="{VAP}",status="failure"}} 1.0' in api.ask("GET", "/metrics")[1])
+    wait_until(lambda: f'plugin="{VAP}",status="failure"}} 1\n' in api.ask("GET", "/metrics")[1])
     assert "denied request: worse" in api.create("ConfigMap", "a", bad="yes")[1]
     assert f"{prefix}{{" in api.ask("GET", "/metrics")[1]
 
