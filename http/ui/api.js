@@ -29,18 +29,25 @@ export class ApiError extends Error {
   }
 }
 
-// kubechronicle ui tells with each answer whether it carries out restores.
-let offered = false;
-export const offersRestores = () => offered;
+// kubechronicle ui tells with each answer whether it carries out restores, and explains objects.
+const offered = { restores: false, explanations: false };
+export const offersRestores = () => offered.restores;
+export const offersExplanations = () => offered.explanations;
 
 /** Ask kubechronicle ui for the plan of a restore, or with ``plan``, the digest of the shown plan, to carry it out. */
-export async function askRestore(asked) {
+export const askRestore = (asked) => askOwn("restores", asked);
+
+/** Ask kubechronicle ui why an object is as it is. */
+export const askExplanation = (asked, signal) => askOwn("explanations", asked, signal);
+
+async function askOwn(path, asked, signal) {
   let answer;
   try {
-    answer = await fetch(`${BASE}restores`, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), redirect: "error", cache: "no-store",
+    answer = await fetch(`${BASE}${path}`, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), redirect: "error", cache: "no-store", signal,
     });
   } catch (error) {
+    if (error.name === "AbortError") throw error;
     throw new ApiError(0, String(error.message ?? error));
   }
   const body = await answer.json().catch(() => ({}));
@@ -61,7 +68,7 @@ export async function get(path, query, signal, lacking, notes, accept = "applica
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, String(error.message ?? error));
   }
-  offered ||= answer.headers.get("kubechronicle-restores") === "offered";
+  for (const name of Object.keys(offered)) offered[name] ||= answer.headers.get(`kubechronicle-${name}`) === "offered";
   const body = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new ApiError(answer.status, body.message ?? answer.statusText, lacking);
   for (const [, text] of (answer.headers.get("Warning") ?? "").matchAll(/299 - "((?:[^"\\]|\\.)*)"/g)) notes?.add(text.replace(/\\(.)/g, "$1"));

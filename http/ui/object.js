@@ -1,24 +1,29 @@
 // One object: its revisions, any two of them side by side, and the last author of each field.
 
-import { count, h, loading, say, timeText, when } from "./dom.js";
+import { ago, count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, deletionMark, revision as one, scopes } from "./api.js";
-import { because, failed, operation, searched, summary, user } from "./changes.js";
+import { because, failed, link, operation, searched, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
-import { beforeDeletion, bringBack, stateAt } from "./restore.js";
+import { beforeDeletion, bringBack, stateAt, undoing } from "./restore.js";
 import { readers } from "./readers.js";
+import { scrubber } from "./scrub.js";
 import { sides } from "./sides.js";
 import { tree } from "./tree.js";
+import { why } from "./why.js";
+import { isController, shortUser, userName } from "./words.js";
 import { trimmed, yamlLines } from "./yaml.js";
 
 const PAGE = 100;
-const TABS = [["diff", "Compare"], ["blame", "Blame"], ["tree", "Tree"], ["readers", "Readers"]];
+const TABS = [["diff", "Compare"], ["why", "Why"], ["blame", "Blame"], ["tree", "Tree"], ["readers", "Readers"]];
 
 export function object({ path, query, go, signal }) {
   const [where, resource, name] = path;
   const namespace = where === "_" ? "" : where;
   const state = Object.fromEntries(query);
   const tab = TABS.some(([each]) => each === state.tab) ? state.tab : "diff";
-  const list = h("section.revisions", { "aria-label": "Revisions" }, loading(6));
+  const wide = ["why", "tree", "readers"].includes(tab);
+  const list = h("section.revisions", { "aria-label": "Revisions", hidden: wide }, loading(6));
+  const about = h("p.about", {});
   const panel = h("section.panel", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}` }, loading(14));
   const subject = { "object.resource": resource, "object.name": name };
   const places = scopes(namespace, { clusterScoped: !namespace }).slice(0, 1);
@@ -54,12 +59,23 @@ export function object({ path, query, go, signal }) {
     }
     const to = known.find((each) => each.metadata.name === state.rev) ?? known[0];
     const from = state.from ?? "";
+    about.replaceChildren(...aboutIt());
     show(changes, to, from);
     await draw(to, from);
   }
 
+  // What is known of the object at a glance.
+  function aboutIt() {
+    const [last, first] = [known[0], known.at(-1)];
+    const gone = last.operation === "Delete";
+    const person = known.find((each) => !isController(each.who.username ?? ""));
+    return [h(`span.chip${gone ? ".bad" : ".good"}`, {}, gone ? "deleted" : "exists"), " ",
+      first.operation === "Create" ? ["created ", when(first.time), " by ", userName(first.who), " · "] : "",
+      "last changed ", ago(last.time), " by ", userName(last.who), person && person !== last ? [" · last by a person: ", h("a", { href: link(person) }, ago(person.time)), " by ", userName(person.who)] : ""].flat(Infinity).filter(Boolean);
+  }
+
   async function draw(to, from) {
-    await ({ blame: blamed, readers: readBy, tree: grown }[tab] ?? compared)(to, from);
+    await ({ blame: blamed, why: explained, readers: readBy, tree: grown }[tab] ?? compared)(to, from);
     if (resource === "secrets" && (tab === "diff" || tab === "blame")) panel.prepend(masked(to, from));
   }
 
@@ -109,34 +125,79 @@ export function object({ path, query, go, signal }) {
       const earlier = to !== known[0] && after && !hidden;
       const back = gone ? h("div.back", {}, h("p", {}, "Deleted. Bring it back:"), bringBack(beforeDeletion(to, mark)))
         : earlier ? h("details.back", {}, h("summary", {}, "Restore this state"), bringBack(stateAt(to))) : "";
-      panel.replaceChildren(facts(now), back, hidden ?? sides(before, after, fromTitle, title(now)));
+      const undo = now.operation === "Update" && !hidden && resource !== "secrets" && now.changed?.length ? h("details.back", {}, h("summary", {}, "Undo this change alone"), bringBack(undoing(to))) : "";
+      const compared = hidden ?? sides(before, after, fromTitle, title(now), { authors: after && to === known[0] ? authors : null });
+      panel.replaceChildren(known.length > 1 ? scrubber(known, from || to.metadata.name, slid, settled) : "", facts(now), back, undo, compared);
       say(`Revision ${now.metadata.name}`);
     } catch (error) {
       failed(panel, error);
     }
   }
 
+  // While the handle moves, the newest state and the one at the handle are side by side; the address follows when it is let go.
+  const states = new Map();
+  const stateOf = (each) => {
+    const name = each.metadata.name;
+    if (!states.has(name)) states.set(name, one(namespace, name, signal, values));
+    return states.get(name);
+  };
+  let wanted = null;
+
+  async function slid(each) {
+    wanted = each;
+    try {
+      const [then, now] = await Promise.all([stateOf(each), stateOf(known[0])]);
+      if (wanted !== each) return; // the handle has moved on
+      const shown = then.redacted || now.redacted || then.erased || now.erased ? redacted(then) : sides(then.after ?? null, now.after ?? null, title(then), title(now));
+      panel.querySelector(".sides, .note:last-child")?.replaceWith(shown);
+    } catch (error) {
+      if (error.name !== "AbortError") failed(panel, error);
+    }
+  }
+
+  const settled = (each) => move(each === known[0] ? { rev: "", from: "" } : { rev: known[0].metadata.name, from: each.metadata.name });
+
+  // The author of each line of the newest state, from all changes of the object.
+  async function authors() {
+    const { held } = await blameOf({});
+    return (path) => {
+      const by = authorOf(held.tree, path);
+      return by && { ...by, label: labels(by) };
+    };
+  }
+
+  const labelled = new Map();
+  function labels(by) {
+    if (!labelled.has(by)) labelled.set(by, [h("a", { href: `#/object/${path.map(encodeURIComponent).join("/")}?rev=${by.metadata.name}` }, by.metadata.name), " ", shortUser(by.who.username ?? ""), " ", h("span.faint", {}, ago(by.time))]);
+    return labelled.get(by);
+  }
+
   const title = (each) => `revision ${each.metadata.name}, ${timeText(each.time)}${each.operation === "Delete" ? " (deleted)" : ""}`;
+
+  /** Return {held, deleted, taken, hidden}: the blame of the object up to a revision. Oldest first, so that each page can be dropped after use. */
+  async function blameOf(bounds) {
+    const changes = new Changes(places, { ...subject, ...bounds }, { content: "full", signal, page: PAGE, order: "oldest", values });
+    const held = new Blame();
+    let deleted = null;
+    let taken = 0;
+    while (!changes.ended) {
+      for (const each of await changes.next(PAGE)) {
+        if (each.redacted) return { held, hidden: true };
+        if (!taken && each.before) held.next(trimmed(each.before), null);
+        if (deleted || each.erased) held.next(null, null);
+        deleted = each.operation === "Delete" ? each : null;
+        if (!deleted && !each.erased) held.next(trimmed(each.after), each.beforeErased ? null : each);
+        taken += 1;
+      }
+      if (!changes.ended && tab === "blame") progress(taken);
+    }
+    return { held, deleted, taken };
+  }
 
   async function blamed(to) {
     try {
-      // Oldest first, so that each page can be dropped after use.
-      const fields = { ...subject, "revision.to": to.metadata.name };
-      const changes = new Changes(places, fields, { content: "full", signal, page: PAGE, order: "oldest", values });
-      const held = new Blame();
-      let deleted = null;
-      let taken = 0;
-      while (!changes.ended) {
-        for (const each of await changes.next(PAGE)) {
-          if (each.redacted) return void panel.replaceChildren(facts(to), redacted(to));
-          if (!taken && each.before) held.next(trimmed(each.before), null);
-          if (deleted || each.erased) held.next(null, null);
-          deleted = each.operation === "Delete" ? each : null;
-          if (!deleted && !each.erased) held.next(trimmed(each.after), each.beforeErased ? null : each);
-          taken += 1;
-        }
-        if (!changes.ended) progress(taken);
-      }
+      const { held, deleted, taken, hidden } = await blameOf({ "revision.to": to.metadata.name });
+      if (hidden) return void panel.replaceChildren(facts(to), redacted(to));
       panel.replaceChildren(deleted ? h("p.note", {}, "The object was deleted at this revision; this is its last state.") : "",
         held.object ? blamedLines(held.object, held.tree) : h("p.empty", {}, "There was no object."));
       say(`Blame of ${count(taken, "revision")}`);
@@ -150,6 +211,16 @@ export function object({ path, query, go, signal }) {
       const show = (range) => move({ range: range === "1h" ? "" : range });
       panel.replaceChildren(...(await tree(namespace, resource, name, to, state.range ?? "1h", show, signal)).flat(Infinity).filter(Boolean));
       say("Tree");
+    } catch (error) {
+      failed(panel, error);
+    }
+  }
+
+  async function explained(to) {
+    try {
+      const last = state.rev ? to : known.find((each) => each.operation !== "Update" || each.redacted || (each.changed ?? []).some((field) => !field.startsWith("status"))) ?? to;
+      panel.replaceChildren(...(await why(namespace, resource, name, last, signal)).flat(Infinity).filter(Boolean));
+      say("Why");
     } catch (error) {
       failed(panel, error);
     }
@@ -191,7 +262,7 @@ export function object({ path, query, go, signal }) {
 
   load();
   const element = h("div.page", {},
-    h("h1", {}, h("small", {}, crumbs()), name), tabs, h("div.columns", {}, list, panel));
+    h("h1", {}, h("small", {}, crumbs()), name), about, tabs, h(`div.columns${wide ? ".whole" : ""}`, {}, list, panel));
   const steps = { "[": 1, "]": -1 };
   const keys = (key) => {
     if (!(key in steps) || !known.length) return false;

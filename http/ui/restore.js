@@ -34,21 +34,29 @@ export function withConsequences({ object }, own) {
   return { ...own, words: [`${resourceName(object)}/${object.name}`], consequences: true };
 }
 
-function command({ words, namespace, to, consequences }) {
+/** The undoing of one change, which keeps what others changed later. */
+export function undoing(revision) {
+  const { words, namespace } = stateAt(revision);
+  return { words, namespace, revision: revision.metadata.name, user: revision.who.username ?? "" };
+}
+
+function command({ words, namespace, to, consequences, revision, user }) {
   const place = namespace ? ` -n ${shellWord(namespace)}` : "";
+  if (revision) return `kubectl chronicle revert ${words.map(shellWord).join(" ")}${place} --user ${shellWord(user)} --since ${Number(revision) - 1} --until ${revision}`;
   return `kubectl chronicle restore${words.map((word) => ` ${shellWord(word)}`).join("")}${place} --to ${to}${consequences ? " --with-consequences" : ""}`;
 }
 
 /** The command, and a button. */
 export function bringBack(asked) {
   const name = asked.words[0] ?? `namespace ${asked.namespace}`;
+  const does = asked.revision ? "Undo" : "Restore";
   return h("span.bring", {}, copyable(command(asked)),
-    offersRestores() && h("button", { type: "button", "aria-haspopup": "dialog", "aria-label": `Restore ${name}`, onclick: () => open(asked, name) }, "Restore …"));
+    offersRestores() && h("button", { type: "button", "aria-haspopup": "dialog", "aria-label": `${does} ${name}`, onclick: () => open(asked, name, does) }, `${does} …`));
 }
 
-function open(asked, name) {
+function open(asked, name, does) {
   const body = h("div", {}, loading(4));
-  const dialog = h("dialog.restore", { "aria-labelledby": "restore-title" }, h("h2", { id: "restore-title" }, "Restore ", breakable(name)), body);
+  const dialog = h("dialog.restore", { "aria-labelledby": "restore-title" }, h("h2", { id: "restore-title" }, asked.revision ? `Undo revision ${asked.revision} of ` : "Restore ", breakable(name)), body);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
@@ -66,7 +74,7 @@ function open(asked, name) {
   function show(found, remark) {
     const replaced = found.steps.some((step) => step.action === "replace");
     const replace = h("input", { type: "checkbox" });
-    const start = h("button", { type: "submit" }, "Restore");
+    const start = h("button", { type: "submit" }, does);
     const allowed = () => { start.disabled = !found.steps.some((step) => step.action !== "leave" && (step.action !== "replace" || replace.checked)); };
     replace.addEventListener("change", allowed);
     allowed();
@@ -74,8 +82,8 @@ function open(asked, name) {
       replaced && h("label.check", {}, replace, "delete and create what cannot be changed in place"), start, " ", close("Cancel"));
     body.replaceChildren(...[
       remark && h("p.note", { role: "alert" }, remark),
-      h("p", {}, `${/^\d+$/.test(found.moment) ? `As of revision ${found.moment}` : `As of ${found.moment}`}. Nothing has been changed yet.`), ...remarks(found),
-      found.steps.length ? h("ul.plan", {}, found.steps.map(step)) : h("p.empty", {}, "Everything is as it was then."), form].filter(Boolean));
+      h("p", {}, !found.moment ? "What others changed later stays. Nothing has been changed yet." : `${/^\d+$/.test(found.moment) ? `As of revision ${found.moment}` : `As of ${found.moment}`}. Nothing has been changed yet.`), ...remarks(found),
+      found.steps.length ? h("ul.plan", {}, found.steps.map(step)) : h("p.empty", {}, asked.revision ? "There is nothing to undo." : "Everything is as it was then."), form].filter(Boolean));
     (start.disabled ? form.querySelector("button[type=button]") : start).focus();
     say(`The plan has ${count(found.steps.length, "step")}`);
   }

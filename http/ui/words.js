@@ -31,6 +31,13 @@ export function userName({ username = "", impersonator }) {
   return [h("b.user", { title: username }, breakable(shortUser(username))), impersonator && h("small", { title: impersonator }, " (by ", breakable(shortUser(impersonator)), ")")];
 }
 
+/** The action of a request, as the server names it (api/history/cells.py): a binding binds, an eviction evicts. */
+export function actionOf({ request, operation }) {
+  const verb = request?.verb || operation.toLowerCase();
+  const last = (request?.uri ?? "").split("?")[0].split("/").at(-1);
+  return verb === "create" ? { eviction: "evict", binding: "bind" }[last] ?? verb : verb;
+}
+
 /** Return [verb, icon] of a change. */
 export function deed({ revision, action }) {
   const { operation, changed = [], object } = revision;

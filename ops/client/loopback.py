@@ -9,8 +9,8 @@ Everything that reaches it acts with these credentials, so only the page may rea
     a compromised page         only GET, HEAD and reviews of the user's own rights are forwarded, nothing that reaches a
                                container; responses outside /ui/ have headers that keep the browser from running them
 
-The only writes are those of restores (restoring/page.py), which this program plans and carries out itself. The page
-asks for them with POST, and learns from a header of each answer that it may.
+The only writes are those of restores (restoring/page.py), which this program plans and carries out itself. It also
+answers why an object is as it is (explaining/page.py). The page asks with POST, and learns from headers that it may.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ DATA_HEADERS: Final = {
     "cache-control": "no-store",
 }
 RESTORES: Final = "/restores"
-RESTORES_HEADER: Final = "kubechronicle-restores"
+EXPLANATIONS: Final = "/explanations"
+OFFERS: Final = {RESTORES: "kubechronicle-restores", EXPLANATIONS: "kubechronicle-explanations"}
+"""Paths that this program answers itself, each with the header of all answers that offers it."""
+Answering = Callable[[bytes], tuple[int, Object]]
 MAX_BODY_BYTES: Final = 64 * 1024
 # Seconds a browser may take to send a request, or keep an idle connection.
 TIMEOUT: Final = 60.0
@@ -73,16 +76,23 @@ class Rejected(Exception):
 class Loopback(ThreadingHTTPServer):
     """The proxy. The constructor listens on ``port`` (0: a free one) and raises OSError; ``serve_forever`` serves.
 
-    ``restores``: answers the body of a request to restore with an HTTP status and JSON; None offers no restores
+    ``restores``, ``explanations``: answer the body of such a request with an HTTP status and JSON; None offers none
     """
 
     daemon_threads = True
 
     def __init__(
-        self, transport: Transport, *, port: int = 0, restores: Callable[[bytes], tuple[int, Object]] | None = None
+        self,
+        transport: Transport,
+        *,
+        port: int = 0,
+        restores: Answering | None = None,
+        explanations: Answering | None = None,
     ) -> None:
         super().__init__((HOST, port), _Handler)
-        self.transport, self.restores = transport, restores
+        self.transport = transport
+        given = {RESTORES: restores, EXPLANATIONS: explanations}
+        self.own = {path: answer for path, answer in given.items() if answer is not None}
         self.secret = secrets.token_urlsafe(24)
         self.hosts = frozenset(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
 
@@ -103,7 +113,7 @@ class Loopback(ThreadingHTTPServer):
         if not slash or not hmac.compare_digest(secret.encode(), self.secret.encode()):
             raise Rejected(404, "open the URL printed by kubechronicle ui")
         path, _, query = f"/{rest}".partition("?")
-        if not (self.restores is not None and (method, path) == ("POST", RESTORES)):
+        if not (method == "POST" and path in self.own):
             _check_request(method, path, Query(query))
         return f"/{rest}"
 
@@ -143,8 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
             target = self.server.check(self.command, self.path, dict(self.headers.items()))
             if self.command == "POST":
                 body = self._read_json()
-            if target == RESTORES and body is not None and self.server.restores is not None:
-                self._send_restore(*self.server.restores(body))
+            if body is not None and (answer := self.server.own.get(target)) is not None:
+                self._send_own(*answer(body))
                 return
             fields = {name: self.headers[name] for name in FORWARDED_REQUEST_HEADERS if name in self.headers}
             self._send_reply(self.server.transport.send(self.command, target, fields, body), target)
@@ -167,10 +177,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_reply(self, reply: Reply, target: str) -> None:
         own = dict(HEADERS) if target.startswith(PREFIX) else DATA_HEADERS
         forwarded = {name: reply.headers[name] for name in FORWARDED_RESPONSE_HEADERS if name in reply.headers}
-        offered = {} if self.server.restores is None else {RESTORES_HEADER: "offered"}
+        offered = {OFFERS[path]: "offered" for path in self.server.own}
         self._send(reply.status, {**forwarded, **own, **offered}, reply.body)
 
-    def _send_restore(self, status: int, document: Object) -> None:
+    def _send_own(self, status: int, document: Object) -> None:
         self._send(status, {**DATA_HEADERS, "content-type": "application/json"}, orjson.dumps(document))
 
     def _send_text(self, status: int, text: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from kubechronicle.api.history.web_page import PREFIX
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig
+from kubechronicle.ops.client.explaining.page import PageExplanations
 from kubechronicle.ops.client.loopback import Loopback
 from kubechronicle.ops.client.restoring.page import PageRestores
 from kubechronicle.ops.client.session import connect
@@ -40,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     check(client.transport)
     restores = None if arguments.read_only else PageRestores(client).answer
     try:
-        loopback = Loopback(client.transport, port=arguments.port, restores=restores)
+        explanations = PageExplanations(client).answer
+        loopback = Loopback(client.transport, port=arguments.port, restores=restores, explanations=explanations)
     except (OSError, OverflowError) as error:
         raise OperatorError(f"--port: cannot listen on port {arguments.port}: {error}") from None
     with loopback:

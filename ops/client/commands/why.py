@@ -6,10 +6,10 @@ import argparse
 from typing import Final
 
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
-from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.explaining.causes import Chain
+from kubechronicle.ops.client.explaining.documents import explanation_document
 from kubechronicle.ops.client.explaining.explainer import Explainer, Explanation, Suspect
 from kubechronicle.ops.client.output import Screen, ago, format_time, utc_now
 from kubechronicle.ops.client.revision_reader import RevisionQuery, scopes_of
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_known = bool(found.suspects or found.deletion)
     nothing = "" if is_known else explain(session, Search(RevisionQuery(scopes_of(subject)), subject))
     if session.screen.format != "text":
-        session.screen.document(_document(found) | ({"nothing": nothing} if nothing else {}))
+        session.screen.document(explanation_document(found) | ({"nothing": nothing} if nothing else {}))
     else:
         _print(session.screen, found, nothing)
     for name, reason in found.unread.items():
@@ -119,27 +119,3 @@ def _print_chain(screen: Screen, chain: Chain) -> None:
         how = str(link.get("explained", "")) if link.get("known") == "inferred" else ""
     if chain.stopped:
         screen.line("    ", Painted(f"earlier causes are not known: {chain.stopped}", "warning"))
-
-
-def _document(found: Explanation) -> Object:
-    document: Object = {
-        "object": str(found.subject),
-        "namespace": found.subject.namespace,
-        "symptoms": [{"object": name, "text": each.text, "since": each.since} for name, each in found.symptoms],
-        "events": [
-            {part: event.get(part) for part in ("reason", "message", "count", "lastTimestamp")}
-            for event in found.events
-        ],
-        "suspects": [
-            {"object": str(each.related.subject), "relation": each.related.relation, "before": each.before}
-            | _chain_document(each.chain)
-            | ({"commit": {"id": each.commit[0], "from": each.commit[1]}} if each.commit[0] else {})
-            for each in found.suspects
-        ],
-        "notSearched": found.unread,
-    }
-    return document | ({"deletion": _chain_document(found.deletion)} if found.deletion is not None else {})
-
-
-def _chain_document(chain: Chain) -> Object:
-    return {"links": chain.links} | ({"stopped": chain.stopped} if chain.stopped else {})

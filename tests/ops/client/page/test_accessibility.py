@@ -34,6 +34,7 @@ PAGES = (
     f"{WEB}?tab=blame",
     f"{WEB}?tab=tree",
     f"{WEB}?tab=readers",
+    f"{WEB}?tab=why",
     "#/object/shop/configmaps/till",
     "#/object/shop/secrets/key",
     "#/search?s=1",

@@ -16,6 +16,8 @@ from in_process import ADMIN
 from server_in_thread import InThread, server_in_thread
 from stories.rollouts import make_story
 
+from kubechronicle.ops.client.client import Client
+from kubechronicle.ops.client.explaining.page import PageExplanations
 from kubechronicle.ops.client.loopback import Loopback
 
 PICTURES = Path(__file__).resolve().parents[4] / "docs" / "pictures"
@@ -23,6 +25,7 @@ MOST_BYTES = 100_000
 VIEWS = {
     "home": "#/happened",
     "lanes": "#/lanes?ns=shop",
+    "why": "#/object/shop/deployments.apps/web?tab=why",
 }
 
 
@@ -31,7 +34,8 @@ def url() -> Iterator[str]:
     executable()
     with server_in_thread(ui=True) as running:
         make_story(running)
-        with Loopback(InThread(running, ADMIN)) as loopback:
+        explanations = PageExplanations(Client(InThread(running, ADMIN))).answer
+        with Loopback(InThread(running, ADMIN), explanations=explanations) as loopback:
             threading.Thread(target=loopback.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
             yield loopback.url
             loopback.shutdown()
@@ -40,7 +44,7 @@ def url() -> Iterator[str]:
 @pytest.mark.parametrize("view", VIEWS)
 async def test_each_view_has_its_picture(chromium: Browser, url: str, tmp_path: Path, view: str) -> None:
     folder = PICTURES if os.environ.get("KUBECHRONICLE_PICTURES") else tmp_path
-    for name, width, height, dark in ((f"ui-{view}", 1200, 760, False), (f"ui-{view}-phone", 390, 844, True)):
+    for name, width, height, dark in ((f"ui-{view}", 1300, 760, False), (f"ui-{view}-phone", 390, 844, True)):
         page = await chromium.page(url + VIEWS[view], width=width, height=height, dark=dark)
         await page.wait(SETTLED)
         file = (folder if not dark else tmp_path) / f"{name}.webp"
