@@ -267,6 +267,11 @@ class PublishedRelease:
         model, _, kind = definition.rpartition(".")
         return self._models[model].types[kind]
 
+    def has_definition(self, definition: str) -> bool:
+        """Tell whether a name in OpenAPI is that of a published type."""
+        model, _, kind = definition.rpartition(".")
+        return model in self._models and kind in self._models[model].types
+
     def behind(self, kind: GoType) -> GoType:
         """Return the type behind pointers and names: a struct, a basic type, a list or a map."""
         while True:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.openapi import parameters
 from kubechronicle.api.openapi.names import article, capital, group_words, tag
 from kubechronicle.api.openapi.parameters import Parameter
@@ -96,11 +97,19 @@ def definition_of(rt: ResourceType) -> str:
     """Return the definition of a resource's kind. A custom resource's begins with its group in reverse order."""
     if rt.definition:
         return rt.definition
-    return f"{'.'.join(reversed(rt.group.split('.')))}.{rt.version}.{rt.kind}"
+    return _of_custom(rt, rt.kind)
 
 
 def list_definition_of(rt: ResourceType) -> str:
-    return f"{definition_of(rt).rpartition('.')[0]}.{rt.list_kind}"
+    if rt.definition:
+        return f"{rt.definition.rpartition('.')[0]}.{rt.list_kind}"
+    return _of_custom(rt, rt.list_kind)
+
+
+def _of_custom(rt: ResourceType, kind: str) -> str:
+    """Return a name in a custom resource's group; another one if a published type has it, as kube-openapi merges."""
+    name = f"{'.'.join(reversed(rt.group.split('.')))}.{rt.version}.{kind}"
+    return f"{name}_v2" if reading.release().has_definition(name) else name
 
 
 # verb -> (HTTP method, x-kubernetes-action, operation id's first word, status codes that return the object)

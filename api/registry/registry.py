@@ -220,6 +220,7 @@ class Registry:
     ) -> Registry:
         """Return a registry that also serves ``types`` and knows ``unserved``, and has forgotten ``without``.
 
+        A custom type in a built-in group's version is not served: kube-apiserver looks for nothing else there.
         Groups that were not there at first follow the others by name, such versions of a group by Kubernetes' version
         priority (GA first, then beta, then alpha, newest first). The cost is that of copying a few dictionaries, so
         that a thousand definitions may come one by one.
@@ -229,7 +230,9 @@ class Registry:
         for name in ("_by_path", "_by_kind", "_known", "_known_as", "_storage", "_tree"):
             setattr(changed, name, dict(getattr(self, name)))
         gone = frozenset(without)
-        served, known = tuple(types), tuple(unserved)
+        given = tuple(types)
+        served = tuple(rt for rt in given if not self._hides(rt))
+        known = (*unserved, *(rt for rt in given if self._hides(rt)))
         changed._unserved = tuple(rt for rt in self._unserved if rt not in gone) + known
         changed._forget(gone)
         for rt in served:
@@ -247,6 +250,9 @@ class Registry:
             later = sorted(changed._tree.keys() - self._first.keys())
             changed._tree = {group: changed._tree[group] for group in (*first, *later)}
         return changed
+
+    def _hides(self, rt: ResourceType) -> bool:
+        return rt.custom is not None and rt.version in self._first.get(rt.group, ())
 
     # Steps of ``with_types``, on a registry that nobody has seen yet.
 

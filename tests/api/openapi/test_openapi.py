@@ -650,6 +650,28 @@ def test_the_schema_of_a_custom_resource_in_v2_lacks_what_kubectl_misreads() -> 
     }
 
 
+def test_a_custom_resource_does_not_take_the_name_of_a_published_type() -> None:
+    spec = {**WIDGETS["spec"], "group": "autoscaling.api.k8s.io", "versions": WIDGETS["spec"]["versions"]}
+    taken = {"plural": "scales", "singular": "scale", "kind": "Scale", "listKind": "ScaleList"}
+    registry = BUILTIN.with_types(resource_types({**WIDGETS, "spec": spec, "status": {"acceptedNames": taken}}))
+    definitions = whole(registry)["definitions"]
+    assert "spec" in definitions["io.k8s.api.autoscaling.v1.Scale"]["properties"]
+    assert "size" in definitions["io.k8s.api.autoscaling.v1.Scale_v2"]["properties"]["spec"]["properties"]
+    assert "io.k8s.api.autoscaling.v1.ScaleList" in definitions
+
+
+def test_a_custom_resource_in_a_built_in_version_is_not_served() -> None:
+    spec = {**WIDGETS["spec"], "group": "networking.k8s.io"}
+    types = resource_types({**WIDGETS, "spec": spec})
+    registry = BUILTIN.with_types(types)
+    assert registry.lookup("networking.k8s.io", "v1", "widgets") is None
+    assert registry.known("networking.k8s.io", "v1", "widgets") is types[0]
+    assert registry.resources("networking.k8s.io", "v1") == BUILTIN.resources("networking.k8s.io", "v1")
+    assert registry.with_types((), without=types).known("networking.k8s.io", "v1", "widgets") is None
+    other = resource_types({**WIDGETS, "spec": {**spec, "versions": [{**spec["versions"][0], "name": "v9"}]}})
+    assert BUILTIN.with_types(other).lookup("networking.k8s.io", "v9", "widgets") is other[0]
+
+
 def test_the_operations_of_a_custom_resource() -> None:
     registry = BUILTIN.with_types(resource_types(WIDGETS))
     found = document("apis/shop.example.com/v1", registry)["paths"]
