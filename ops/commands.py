@@ -324,6 +324,18 @@ def _up(arguments: argparse.Namespace) -> int:
     return OK
 
 
+def _envtest(arguments: argparse.Namespace) -> int:
+    from kubechronicle.ops.testing import envtest
+
+    return envtest.run(arguments)
+
+
+def _envtest_flags(parser: argparse.ArgumentParser) -> None:
+    from kubechronicle.ops.testing import envtest
+
+    envtest.add_flags(parser)
+
+
 def _version(arguments: argparse.Namespace) -> int:
     from kubechronicle.api.kinds import SERVED
     from kubechronicle.ops.version import version_line
@@ -335,6 +347,9 @@ def _version(arguments: argparse.Namespace) -> int:
 COMMANDS: dict[str, OperatorCommand] = {
     "serve": OperatorCommand("Run the API server.", _serve_flags, _serve),
     "up": OperatorCommand("Run a whole cluster on this machine, with simulated nodes.", cluster_flags.add_flags, _up),
+    "envtest": OperatorCommand(
+        "Make the folder of programs that controller-runtime's envtest starts.", _envtest_flags, _envtest
+    ),
     "migrate": OperatorCommand("Bring the database schema up to date.", flags.database_flags, _migrate),
     "verify": OperatorCommand("Prove that history was not edited.", flags.verify_flags, _verify),
     "checkpoint": OperatorCommand(

@@ -215,6 +215,8 @@ def _context(peer: RemoteServer) -> ssl.SSLContext:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         pem = _pem(peer.ca, "certificate authorities")
+        # As Go has it: any certificate of the file is trusted, also one that another authority signed, or the server's.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         try:
             context.load_verify_locations(cadata=pem.decode("ascii", "replace"))
         except (ssl.SSLError, ValueError) as error:

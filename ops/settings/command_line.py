@@ -52,7 +52,8 @@ def load_settings(arguments: argparse.Namespace) -> Settings:
     given = {name: values[name] for name in foreign.BY_NAME if values.get(name) is not None}
     loaded = settings.load(flags, config_file=config)
     in_file = settings.read_config(config) if config else {}
-    warnings = foreign.check({name: in_file[name] for name in in_file if name in foreign.BY_NAME} | given)
+    named = {name: in_file[name] for name in in_file if name in foreign.BY_NAME} | given
+    warnings = foreign.check(named, ephemeral=loaded.ephemeral)
     modules = loaded.vmodule.pairs if loaded.vmodule is not None else ()
     klog.set_up(verbosity=loaded.v, json_format=loaded.logging_format == "json", modules=modules)
     for warning in warnings:

@@ -34,7 +34,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def words(command: str) -> list[str]:
-    return shlex.split(re.sub(r" *[|<>;].*", "", command), comments=True)
+    return shlex.split(re.sub(r" *[0-9]?[|<>;].*", "", command), comments=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -89,12 +89,15 @@ FOREIGN: Final[tuple[Foreign, ...]] = (
 BY_NAME: Final = {each.name: each for each in FOREIGN}
 
 
-def check(given: Mapping[str, Any]) -> list[str]:
-    """Return the warnings about these flags and values. Raise OperatorError for one that is refused."""
+def check(given: Mapping[str, Any], *, ephemeral: bool = False) -> list[str]:
+    """Return the warnings about these flags and values. Raise OperatorError for one that is refused.
+
+    ``ephemeral``: a server for tests, which envtest and others start with the flags of their etcd.
+    """
     warnings = []
     for name, value in given.items():
         flag = BY_NAME.get(name)
-        if flag is None or _text(value) in flag.quiet:
+        if flag is None or _text(value) in flag.quiet or (ephemeral and flag.why.startswith(NO_ETCD)):
             continue
         if flag.refused:
             raise OperatorError(f"--{name}: {flag.why}")
