@@ -7,7 +7,7 @@ import { groups } from "./past.js";
 const SOON = 120e3; // milliseconds between changes that may be folded
 const FEW = 3; // folded rows
 
-/** Reads the rows page by page. ``asked``: {fields, ns, text, controllers}. */
+/** Reads the rows page by page. ``asked``: {fields, ns, text, controllers, clusterScoped}. */
 export class Activity {
   constructor(asked, signal) {
     this.asked = asked;
@@ -19,10 +19,10 @@ export class Activity {
   }
 
   async #ask(bounds) {
-    const { fields, ns, text, controllers } = this.asked;
+    const { fields, ns, text, controllers, clusterScoped = false } = this.asked;
     const question = { summary: "activity", fieldSelector: selector(fields, bounds), text, controllers: controllers ? "shown" : "" };
-    const [own] = scopes(ns);
-    if (ns || this.limited) return get(own.path, question, this.signal, own.lacking);
+    const [own] = scopes(ns, { clusterScoped });
+    if (ns || clusterScoped || this.limited) return get(own.path, question, this.signal, own.lacking);
     try {
       return await get(own.path, { ...question, include: "clusterrevisions" }, this.signal, own.lacking);
     } catch (error) {

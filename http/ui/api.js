@@ -221,7 +221,7 @@ export async function begin(namespace, query, noise, signal) {
     const first = found.buckets[0].time;
     if (Date.now() - Date.parse(first) > 3600e3) return Date.parse(first);
     const within = selector(query, noise, { "time.from": first });
-    const finer = await density(namespace, within, { by: "operation", bucket: "5s" }, signal);
+    const finer = await density(namespace, within, { by: "operation", bucket: "10s" }, signal);
     return Date.parse(finer.buckets[0]?.time ?? first);
   }
   return NaN;

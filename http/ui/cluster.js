@@ -4,6 +4,7 @@ import { ago, choice, count, field, h, loading, s, say, timeText, write, zoneNam
 import { ApiError, begin, density, number, revision as one, selector } from "./api.js";
 import { NOISE, failed } from "./changes.js";
 import { complete } from "./facets.js";
+import { overview } from "./overview.js";
 import { changedSince, following, newest, Past, TAG } from "./past.js";
 import { sides } from "./sides.js";
 
@@ -159,7 +160,11 @@ export function cluster({ query, go, signal }) {
     const entries = names.map((name) => entry(name, name, { ns: name, kind: state.kind, name: "" }, name === state.ns, changed.get(name)));
     if (!names.includes(namespace) && !outside) entries.unshift(h("li", {}, h("span.note", {}, `There was no namespace ${namespace}.`)));
     entries.unshift(entry("outside of namespaces", "outside of namespaces", { ns: OUTSIDE, kind: "", name: "" }, outside, changed.get("")));
-    spaces.replaceChildren(h("h2", {}, "Namespaces"), h("ul", {}, entries), more ? h("p.note", {}, `The first ${names.length} are shown.`) : "");
+    spaces.replaceChildren(h("h2.unseen", {}, "Namespaces"), h("ul", {}, entries), more ? h("p.note", {}, `The first ${names.length} are shown.`) : "");
+    const chosen = spaces.querySelector("[aria-current]");
+    (chosen?.parentNode ?? spaces).append(kinds);
+    narrow();
+    if (chosen) tree.scrollTop = Math.max(0, chosen.offsetTop - tree.clientHeight / 4);
   }
 
   async function listKinds(revision) {
@@ -169,25 +174,33 @@ export function cluster({ query, go, signal }) {
     const counts = await past.counts(here, namespace);
     const shown = here.filter(({ resource }) => counts.get(resource) || changed.has(resource) || resource === state.kind);
     const denied = here.filter(({ resource }) => counts.get(resource) === null).length;
-    kinds.replaceChildren(h("h2", {}, "Kinds"),
+    kinds.replaceChildren(h("h2.unseen", {}, "Kinds"),
       shown.length ? h("ul", {}, shown.map(({ resource, kind }) => entry([kind, " ", h("small", {}, (counts.get(resource) ?? "").toLocaleString("en"))], resource,
         { kind: resource, name: "" }, resource === state.kind, changed.get(resource)))) : h("p.empty", {}, "There was nothing here."),
       denied ? h("p.note", {}, `You may not list ${count(denied, "kind")}.`) : "",
       groups ? "" : h("p.note", {}, "There are too many changes since then to mark all that differ."));
+    kinds.querySelector("[aria-current]")?.parentNode.append(objects);
+    narrow();
     say(`${count(shown.length, "kind")} in ${outside ? "the cluster, outside of namespaces" : namespace}`);
     const kind = all.find((each) => each.resource === state.kind);
-    await guarded(objects, kind ? listObjects(kind, revision) : nothing(objects, "Choose a kind."));
-    await guarded(panel, kind && state.name ? showObject(kind, revision) : nothing(panel, overview(changed)));
+    if (kind) await guarded(objects, listObjects(kind, revision));
+    await guarded(panel, kind && state.name ? showObject(kind, revision) : showOverview(revision));
   }
 
-  async function nothing(section, text) {
-    section.replaceChildren(h("p.empty", {}, text));
+  async function showOverview(revision) {
+    const link = ({ resource, name }) => address({ kind: resource, name });
+    panel.replaceChildren(...await overview({ namespace, outside, revision, past: Boolean(state.at), noise: state.noise, address: link, signal }));
   }
 
-  function overview(changed) {
-    if (!state.at) return "This is the present. Move the slider to see the past.";
-    const changes = [...changed.values()].reduce((sum, each) => sum + each.changes, 0);
-    return changes ? `${count(changes, "change")} since then, of ${count(changed.size, "kind")}: they have a mark.` : "Nothing has changed since then.";
+  // The tree shows names that contain the text of the filter, and with "Differences", those that differ; what is chosen stays.
+  function narrow() {
+    const [text, only] = [filter.value.trim().toLowerCase(), differences.checked];
+    for (const each of tree.querySelectorAll("li")) {
+      const link = each.querySelector(":scope > a");
+      if (!link) continue;
+      const chosen = link.hasAttribute("aria-current");
+      each.hidden = !chosen && ((Boolean(text) && !link.dataset.name.toLowerCase().includes(text)) || (only && !link.querySelector(".since")));
+    }
   }
 
   async function listObjects(kind, revision) {
@@ -200,9 +213,10 @@ export function cluster({ query, go, signal }) {
     const [was, is] = [new Set(held.names), new Set(present.names)];
     const names = [...new Set([...held.names, ...present.names])].filter((name) => was.has(name) || sure(name)).sort();
     const mark = (name) => (!was.has(name) ? "not yet there" : !is.has(name) && sure(name) ? "gone now" : changed.has(name) ? "differs from now" : "");
-    objects.replaceChildren(h("h2", {}, `${kind.kind}, ${count(held.names.length + held.left, "object")}`),
+    objects.replaceChildren(h("h2.unseen", {}, `${kind.kind}, ${count(held.names.length + held.left, "object")}`),
       names.length ? h("ul", {}, names.map((name) => entry(name, name, { name }, name === state.name, changed.get(name), mark(name)))) : h("p.empty", {}, "There were none."),
       held.token ? h("p.note", {}, `The first ${held.names.length} are shown.`) : "");
+    narrow();
   }
 
   // An entry of a list, with the number of changes since the moment. ``mark``: the difference from now.
@@ -239,13 +253,16 @@ export function cluster({ query, go, signal }) {
     return past.object(kind, namespace, state.name);
   }
 
+  const filter = h("input", { name: "filter", type: "search", "aria-label": "Filter the tree by name", placeholder: "Filter", autocomplete: "off", spellcheck: "false", oninput: narrow });
+  const differences = h("input", { type: "checkbox", name: "differences", disabled: !state.at, onchange: narrow });
+  const tree = h("div.tree", {}, spaces, kinds);
   const before = h("button", { type: "button", disabled: true }, "◀ Change before");
   const after = h("button", { type: "button", disabled: true }, "Change after ▶");
   const present = h("button", { type: "button", disabled: !state.at, onclick: () => move({ at: "" }) }, "Now");
   load();
   const element = h("div.page", {}, h("h1", {}, "Cluster"), form,
     h("section.slider", { "aria-label": "Time" }, strip, slider, h("div.below", {}, moment, h("span.zoom", {}, before, after, present))),
-    h("div.cluster", {}, spaces, kinds, objects, panel));
+    h("div.cluster", {}, h("div.side", {}, h("div.narrowing", {}, filter, h("label.check", { title: state.at ? null : "At a moment of the past" }, differences, "Differences")), tree), panel));
   const keys = (key) => {
     const button = { "[": before, "]": after }[key];
     if (!button || button.disabled) return false;

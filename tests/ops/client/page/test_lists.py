@@ -75,7 +75,8 @@ async def go_to(page: Page, hash_: str) -> None:
 
 async def entries(page: Page, label: str) -> list[str]:
     """Return the texts of a list's entries."""
-    lines = f"[...document.querySelectorAll('[aria-label={label}] li a')].map((a) => a.innerText.replace(/\\s+/g, ' '))"
+    links = f"[...document.querySelectorAll('[aria-label={label}] > ul > li > a')]"
+    lines = f"{links}.map((a) => a.innerText.replace(/\\s+/g, ' '))"
     found: list[str] = await page.eval(lines)
     return found
 
@@ -96,6 +97,19 @@ async def test_the_cluster_at_a_moment(chromium: Browser, served: Served) -> Non
     assert "It has not changed since." in await page.text(".panel")
     await page.press("[")
     await page.wait(f"location.hash.includes('at={served.created}') && {SETTLED}")
+    # The tree by name, and what differs.
+    kinds = "[...document.querySelectorAll('[aria-label=Kinds] > ul > li:not([hidden])')]"
+    shown = f"{kinds}.map((li) => li.firstChild.innerText)"
+    await page.eval("document.querySelector('[name=filter]').value = 'service'")
+    await page.eval("document.querySelector('[name=filter]').dispatchEvent(new Event('input'))")
+    assert [each.split()[0] for each in await page.eval(shown)] == ["ConfigMap", "ServiceAccount"]  # one is chosen
+    await page.eval("document.querySelector('[name=filter]').value = ''")
+    await page.eval("document.querySelector('[name=differences]').click()")
+    assert all("±" in each for each in (await page.eval(shown))[1:])
+    # Without an object, what changed since, and what happened before.
+    await go_to(page, f"#/cluster?ns=shop&at={served.created}")
+    assert "configmaps/shelf" in await page.text(".different")
+    assert "admin created 3 objects in shop" in (await page.text(".panel .rows")).replace("\n", " ")
     # A Secret is masked.
     await go_to(page, f"#/cluster?ns=shop&at={served.created}&kind=secrets&name=key")
     assert "Values are masked" in await page.text(".panel")
