@@ -254,7 +254,13 @@ class Metrics:
 
     def _collected(self) -> list[Metric]:
         registry = self.registry if self.worker is None else _Labelled(self.registry, self.worker)
-        return self.shown.apply(list(registry.collect()))
+        return self.shown.apply(sorted(registry.collect(), key=_shown_name))
+
+
+def _shown_name(metric: Metric) -> str:
+    """Return the name in the text, by which Go sorts."""
+    is_total = metric.type == "counter" and metric.name not in BARE_COUNTERS
+    return f"{metric.name}_total" if is_total else metric.name
 
 
 class _Collected(CollectorRegistry):
@@ -272,7 +278,7 @@ _WHOLE: Final = re.compile(rb" (-?\d+)\.0$", re.MULTILINE)
 
 
 def text_of(registry: Collector) -> bytes:
-    """Return Prometheus' text format. Whole numbers have no ".0": scripts that read kube-apiserver's expect none.
+    """Return Prometheus' text format. Whole numbers have no ".0", as in kube-apiserver's.
 
     >>> text_of(CollectorRegistry())
     b''

@@ -296,3 +296,12 @@ async def test_slow_requests_are_in_the_log(autojump_clock: MockClock, monkeypat
     assert ",resp:404 " in get
     assert "api-group:,api-version:v1,name:a,subresource:,namespace:default,protocol:HTTP/1.1,resource:configm" in get
     assert r"user-agent:kubectl\nI1123 forged,verb:GET" in get
+
+
+async def test_the_text_is_that_of_go() -> None:
+    async with open_server() as server:
+        lines = (await server.ask("GET", "/metrics")).body.decode().splitlines()
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
+    assert families == sorted(families)
+    numbers = [line.rpartition(" ")[2] for line in lines if not line.startswith("#")]
+    assert not [number for number in numbers if number.endswith(".0")]

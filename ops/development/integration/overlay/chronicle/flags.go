@@ -20,7 +20,7 @@ var ours = strings.Fields(`
 	bind-address cert-dir contention-profiling default-watch-cache-size delete-collection-workers
 	emulated-version emulation-forward-compatible enable-garbage-collector external-hostname feature-gates kubeconfig
 	lease-reuse-duration-seconds logging-format min-compatibility-version runtime-config-emulation-forward-compatible
-	secure-port storage-backend storage-media-type v watch-cache watch-cache-sizes`)
+	secure-port storage-backend storage-media-type watch-cache watch-cache-sizes`)
 
 // Changed returns the flags that a test has changed from their defaults.
 func Changed(given, defaults *pflag.FlagSet) Flags {

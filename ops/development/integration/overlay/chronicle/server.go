@@ -35,7 +35,7 @@ type Request struct {
 	Store     string // servers with the same one share a database
 	Folder    string // for the server's files
 	Port      int    // 0: a free one
-	Emulation string // the version that the test emulates, for the record
+	Emulation string // the version that the test emulates; "": none
 	Protobuf  bool   // the client's content type
 	Unready   bool   // the test does not expect readiness
 
@@ -126,6 +126,9 @@ func (s *Server) flags(r Request, token string) (Flags, []string, error) {
 		} else {
 			unknown = append(unknown, name+"="+value)
 		}
+	}
+	if r.Emulation != "" {
+		flags["emulated-version"] = r.Emulation
 	}
 	if _, set := flags["allow-privileged"]; !set {
 		flags["allow-privileged"] = "false"
