@@ -17,6 +17,7 @@ from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
 from kubechronicle.ops.client.command_table import SERVER_PROGRAM, program_name
 from kubechronicle.ops.cluster import flags as cluster_flags
+from kubechronicle.ops.command_groups import help_text
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.exit_codes import OK
 from kubechronicle.ops.maintenance import flags
@@ -24,12 +25,6 @@ from kubechronicle.ops.maintenance import flags
 if TYPE_CHECKING:
     from kubechronicle.ops.maintenance.witness import WitnessFlags
     from kubechronicle.ops.settings.settings import Settings
-
-
-ABOUT_HISTORY = (
-    "Questions about the history of a cluster on kubechronicle: its changes, their users, and its past states. "
-    "`kubechronicle --help` lists the commands of a server's operator."
-)
 
 
 class OperatorCommand(NamedTuple):
@@ -56,29 +51,28 @@ class _Parser(argparse.ArgumentParser):
             near = get_close_matches(wrong[1], (*COMMANDS, *CLIENT_COMMANDS), n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"`{program} --help` lists the commands"
             raise OperatorError(f"unknown command {wrong[1]!r}; {hint}")
-        if "required: COMMAND" in message:
-            names = (*COMMANDS, *CLIENT_COMMANDS) if program == SERVER_PROGRAM else (*CLIENT_COMMANDS,)
-            raise OperatorError(f"name a command: {', '.join(names)}; `{program} --help` explains them")
         raise OperatorError(message)
 
 
 def make_parser(only: str = "") -> argparse.ArgumentParser:
     """Return the parser of all commands. ``only``: the one command whose flags are needed, "" for those of all."""
     of_kubectl = program_name() != SERVER_PROGRAM
+    own = {} if of_kubectl else {name: command.summary for name, command in COMMANDS.items()}
     parser = _Parser(
         prog=program_name(),
         allow_abbrev=False,
-        description=ABOUT_HISTORY if of_kubectl else "A Kubernetes API server on an append-only Postgres revision log.",
+        usage=f"{program_name()} COMMAND [flags]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=help_text({**own, **CLIENT_COMMANDS}, of_history=of_kubectl),
         epilog=f"`{program_name()} COMMAND --help` has examples.",
     )
-    parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, command in COMMANDS.items():
-        listed: dict[str, Any] = {} if of_kubectl else {"help": command.summary}
-        of_command = parsers.add_parser(name, **listed, description=command.summary, allow_abbrev=False)
+        of_command = parsers.add_parser(name, description=command.summary, allow_abbrev=False)
         if only in ("", name):
             command.add_flags(of_command)
-    for name, summary in CLIENT_COMMANDS.items():
-        parsers.add_parser(name, help=summary, add_help=False)  # ops/client parses the rest
+    for name in CLIENT_COMMANDS:
+        parsers.add_parser(name, add_help=False)  # ops/client parses the rest
     return parser
 
 
@@ -86,7 +80,10 @@ def run(argv: Sequence[str]) -> int:
     """Run one command that is not a history command, and return its exit code. Raises REPORTED_ERRORS."""
     if "--version" in argv[:1] or (argv[:1] == ["serve"] and "--version" in argv):
         argv = ["version"]  # as kube-apiserver has it
-    arguments = make_parser(only=argv[0] if argv else "none").parse_args(_join_dashed_values(argv))
+    if not argv:
+        make_parser(only="none").print_help()
+        return OK
+    arguments = make_parser(only=argv[0]).parse_args(_join_dashed_values(argv))
     return COMMANDS[arguments.command].run(arguments)
 
 
@@ -330,12 +327,6 @@ def _envtest(arguments: argparse.Namespace) -> int:
     return envtest.run(arguments)
 
 
-def _envtest_flags(parser: argparse.ArgumentParser) -> None:
-    from kubechronicle.ops.testing import envtest
-
-    envtest.add_flags(parser)
-
-
 def _version(arguments: argparse.Namespace) -> int:
     from kubechronicle.api.kinds import SERVED
     from kubechronicle.ops.version import version_line
@@ -348,7 +339,7 @@ COMMANDS: dict[str, OperatorCommand] = {
     "serve": OperatorCommand("Run the API server.", _serve_flags, _serve),
     "up": OperatorCommand("Run a whole cluster on this machine, with simulated nodes.", cluster_flags.add_flags, _up),
     "envtest": OperatorCommand(
-        "Make the folder of programs that controller-runtime's envtest starts.", _envtest_flags, _envtest
+        "Make the folder of programs that controller-runtime's envtest starts.", flags.envtest_flags, _envtest
     ),
     "migrate": OperatorCommand("Bring the database schema up to date.", flags.database_flags, _migrate),
     "verify": OperatorCommand("Prove that history was not edited.", flags.verify_flags, _verify),

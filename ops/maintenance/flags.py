@@ -332,3 +332,8 @@ def repair_flags(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--reason", metavar="TEXT", default="", help="the reason, which the log keeps")
         command.add_argument("--dry-run", action="store_true", help="only show what would be changed")
         add_settings(command, settings)
+
+
+def envtest_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--print-path", action="store_true", help="print the path alone, as setup-envtest's -p path")
+    parser.add_argument("--dir", metavar="DIR", default="", help="make the folder here, not in the user's cache")

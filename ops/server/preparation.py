@@ -65,13 +65,30 @@ class PreparedServer:
     names: Names
     issuer: ServiceAccountIssuer
     kubeconfig: Path
+    is_first: bool
+    """The data directory is new."""
+    has_page: bool
 
     def print_ready(self) -> None:
-        """Print the only line on standard output."""
+        """Print the only line on standard output; the first time, five more on a terminal."""
         command = f"kubectl --kubeconfig {_short(self.kubeconfig)} get namespaces"
         out = terminal.stdout()
         out.line(f"kubechronicle is ready at {self.inputs.addresses.url}; try: {command}")
+        if self.is_first and out.is_terminal:
+            for purpose, text in self._first_steps():
+                out.line(f"  {purpose:<10} {text}")
         out.flush()
+
+    def _first_steps(self) -> list[tuple[str, str]]:
+        """Return the lines for a person who has started a server for the first time."""
+        kept, page = _short(self.kubeconfig.parent), "kubechronicle ui"
+        return [
+            ("shell", f"export KUBECONFIG={_short(self.kubeconfig)}"),
+            ("history", "kubectl chronicle log -A; kubectl chronicle --help lists more questions"),
+            ("page", page if self.has_page else f"start with --enable-ui, then: {page}"),
+            ("users", f"kubechronicle kubeconfig --user jane --data-dir {kept}"),
+            ("data", f"all is in {kept}; Ctrl-C stops the server, and the next start continues"),
+        ]
 
 
 async def prepare(settings: Settings, inputs: Inputs, database: Running | None) -> PreparedServer:
@@ -82,6 +99,7 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running | None) 
     warn_of_etcd(inputs.egress)
     pki, names = Pki(settings.data_dir), _names(settings, inputs.addresses)
     shared = settings.shared_keys_encryption_file
+    is_first = not pki.kubeconfig_file.exists()
     issuer = await _make_keys(settings, pki, names) if shared is None else None
     url = await _prepare_databases(settings, inputs, database) if database is not None else ""
     if issuer is None:
@@ -97,6 +115,8 @@ async def prepare(settings: Settings, inputs: Inputs, database: Running | None) 
         names=names,
         issuer=issuer,
         kubeconfig=pki.write_admin_kubeconfig(server=inputs.addresses.url, serving_ca=settings.tls_cert_file),
+        is_first=is_first,
+        has_page=settings.enable_ui,
     )
 
 
@@ -105,10 +125,10 @@ async def _prepare_databases(settings: Settings, inputs: Inputs, database: Runni
     url = await database()
     patience = settings.storage_initialization_timeout if settings.database_url is not None else 0.0
     for name in await patiently(partial(migrate, settings.database_direct_url or url), patience):
-        log.info("Changed the schema", extra={"file": name})
+        log.log(logging.INFO - 1, "Changed the schema", extra={"file": name})
     for override in inputs.overrides:
         for name in await patiently(partial(migrate, override.url), settings.storage_initialization_timeout):
-            log.info("Changed the schema", extra={"file": name, "database": override.name})
+            log.log(logging.INFO - 1, "Changed the schema", extra={"file": name, "database": override.name})
     if settings.database_direct_url is not None:
         await patiently(partial(check_pooler, url), patience)
     return url
@@ -116,7 +136,7 @@ async def _prepare_databases(settings: Settings, inputs: Inputs, database: Runni
 
 async def _make_keys(settings: Settings, pki: Pki, names: Names) -> ServiceAccountIssuer:
     for name in await trio.to_thread.run_sync(pki.ensure, names):
-        log.info("Made certificate", extra={"certificate": name})
+        log.log(logging.INFO - 1, "Made certificate", extra={"certificate": name})
     return await service_account_keys.make_issuer(settings, pki.directory)
 
 

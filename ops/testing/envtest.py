@@ -39,11 +39,6 @@ exit 1
 """
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--print-path", action="store_true", help="print the path alone, as setup-envtest's -p path")
-    parser.add_argument("--dir", metavar="DIR", default="", help="make the folder here, not in the user's cache")
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Make the folder, and print its path, or a line for a shell. OperatorError."""
     folder = Path(arguments.dir).absolute() if arguments.dir else _cache()

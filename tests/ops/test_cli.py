@@ -14,8 +14,11 @@ import pytest
 from starting.forks import FORKS
 
 from kubechronicle.ops import cli
+from kubechronicle.ops.client.command_table import COMMANDS as CLIENT_COMMANDS
+from kubechronicle.ops.command_groups import GROUPS
+from kubechronicle.ops.commands import COMMANDS
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.exit_codes import MISTAKE
+from kubechronicle.ops.exit_codes import MISTAKE, OK
 from kubechronicle.ops.maintenance.log_commands import parse_anchors
 from kubechronicle.ops.postgres.cluster import socket_url
 
@@ -39,7 +42,6 @@ def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name a command: serve, "),
         (["dance"], "unknown command 'dance'; `kubechronicle --help` lists the commands"),
         (["migate"], "unknown command 'migate'; did you mean 'migrate'?"),
         (["serve", "--data-dir", "/proc/none"], "--data-dir /proc/none: No such file or directory; choose a directory"),
@@ -190,3 +192,13 @@ def test_a_killed_server_starts_again(tmp_path: Path) -> None:
         process.wait()
     verified = run("verify", "--data-dir", str(data))
     assert verified.returncode == 0, verified.stderr
+
+
+def test_every_command_is_in_one_group_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = [name for names in GROUPS.values() for name in names]
+    assert sorted(listed) == sorted([*COMMANDS, *CLIENT_COMMANDS])
+    assert cli.main([]) == OK
+    output = capsys.readouterr().out
+    assert output.startswith("usage: kubechronicle COMMAND [flags]")
+    assert [line[:-1] for line in output.splitlines() if line[:-1] in GROUPS] == [*GROUPS]
+    assert all(f"\n  {name} " in output for name in listed)
