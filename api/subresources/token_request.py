@@ -163,11 +163,15 @@ def bind_to_hook(spec: Object, *, ours: Sequence[str], enabled: bool) -> None:
     spec["expirationSeconds"] = min(spec["expirationSeconds"], MAX_HOOK_SECONDS)
 
 
-def asks_for_reviews(configuration: Object, *, audience: str, group: str) -> Object | None:
+def asks_for_reviews(configuration: Object, *, audience: str, group: str, now: str) -> Object | None:
     """Return the metadata of a configuration that has a webhook at this audience, with rules for the group, else None.
 
-    A rule for all groups is one for each. ``*`` is the group of kube-apiserver itself, which needs no webhook.
+    None for one whose deletion is due. A rule for all groups is one for each. ``*`` is the group of kube-apiserver
+    itself, which needs no webhook.
     """
+    due = configuration["metadata"].get("deletionTimestamp")
+    if due and due <= now:
+        return None
     found = group == "*" or any(
         audience in _audiences(hook.get("clientConfig") or {})
         and any({"*", group} & set(rule.get("apiGroups") or ()) for rule in hook.get("rules") or ())

@@ -156,8 +156,9 @@ async def _bound_to_hook(backend: Backend, context: Context, spec: Object, accou
     entry = await backend.store.reads.get(rt, "", reference.get("name", ""))
     found = None
     if entry is not None:
+        now = _timestamp(int(time.time()))
         found = await context.turn.read(
-            entry, lambda obj: token_request.asks_for_reviews(obj, audience=audience, group=group)
+            entry, lambda obj: token_request.asks_for_reviews(obj, audience=audience, group=group, now=now)
         )
     if found is None:
         raise status.forbidden("serviceaccounts/token", meta["name"], "token request denied")
