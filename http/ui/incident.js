@@ -2,9 +2,11 @@
 
 import { breakable, choice, count, field, h, loading, say, timeText, when, zoneName } from "./dom.js";
 import { ApiError, get, resourceName, scopes, selector } from "./api.js";
+import { icon } from "./icons.js";
 import { BOOKKEEPING, failed, link, operation, searched, summary, user } from "./changes.js";
 import { saveFile } from "./export.js";
 import { complete } from "./facets.js";
+import { actionOf, deed, isController, isProgram, place, thing, userName, value } from "./words.js";
 import { TAG, timeOfTag } from "./past.js";
 
 const BEFORE = [["5m", "5 minutes"], ["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["24h", "24 hours"]];
@@ -86,8 +88,21 @@ function drawn({ changes, comparedSince, truncated, first, heartbeats }, begin, 
   const below = new Map();
   for (const each of changes) if (each.because) below.set(each.because, [...below.get(each.because) ?? [], each]);
   const known = new Set(changes.map((each) => each.metadata.name));
-  const causes = changes.filter((each) => !each.because || !known.has(each.because));
-  const list = h("ol.causes", {});
+  const roots = changes.filter((each) => !each.because || !known.has(each.because));
+  const causes = roots.filter((each) => !isController(each.who.username ?? ""));
+  const controllers = roots.filter((each) => isController(each.who.username ?? ""));
+  return [
+    h("p.faint", {}, `${count(changes.length, "change")} ${of}, of ${count(roots.length, "cause")}. The unusual ones come first, compared with the changes since revision ${comparedSince}.`
+      + (heartbeats ? ` ${count(heartbeats, "heartbeat")} of controllers left out.` : "")),
+    truncated ? h("p.note", {}, `There are more changes: those before revision ${first} are left out. Make the time shorter.`) : "",
+    causes.length ? listed(causes, below) : h("p.empty", {}, "People and their programs changed nothing in this time."),
+    controllers.length ? h("details.rest", {}, h("summary", {}, `${count(controllers.length, "change")} of controllers without a known cause in this time`), listed(controllers, below)) : "",
+  ];
+}
+
+/** A list of causes that grows by a button. */
+function listed(causes, below) {
+  const list = h("ol.causes.rows", {});
   let shown = 0;
   const button = h("button", { type: "button", onclick: more }, "More causes");
   function more() {
@@ -96,18 +111,19 @@ function drawn({ changes, comparedSince, truncated, first, heartbeats }, begin, 
     button.hidden = shown >= causes.length;
   }
   more();
-  return [
-    h("p.faint", {}, `${count(changes.length, "change")} ${of}, of ${count(causes.length, "cause")}. The unusual ones come first, compared with the changes since revision ${comparedSince}.`
-      + (heartbeats ? ` ${count(heartbeats, "heartbeat")} of controllers left out.` : "")),
-    truncated ? h("p.note", {}, `There are more changes: those before revision ${first} are left out. Make the time shorter.`) : "",
-    list, h("p.end", {}, button),
-  ];
+  return h("div", {}, list, h("p.end", {}, button));
 }
 
 function cause(each, below) {
   const rest = below.get(each.metadata.name) ?? [];
-  return h("li", {}, line(each), h("div.reasons", {}, [...each.reasons, each.grants].map((text) => text && h("span.reason", {}, text))),
-    rest.length ? h("details", {}, h("summary", {}, `${count(size(each, below) - 1, "change")} of controllers followed`), consequences(rest, below, 1)) : "");
+  const [verb, picture] = deed({ revision: each, action: actionOf(each) });
+  const who = each.who.username ?? "";
+  return h("li.row", {}, h(`span.deed-icon.${each.operation.toLowerCase()}`, {}, icon(picture)),
+    h("div.told", {}, h("p.deed", {}, userName(each.who), ` ${verb} `, thing(each), place(each), " ", value(each)),
+      each.reason && h("p.why", {}, "“", breakable(each.reason), "”"), each.operation === "Update" && !value(each) ? h("p.what", {}, summary(each)) : "",
+      h("div.reasons", {}, [...each.reasons, each.grants].map((text) => text && h("span.reason", {}, text))),
+      rest.length ? h("details", {}, h("summary", {}, `${count(size(each, below) - 1, "change")} of controllers followed`), consequences(rest, below, 1)) : ""),
+    h("span.who", { title: who }, icon(isProgram(who) ? "program" : "person"), when(each.time)));
 }
 
 /** The number of changes that follow from one, itself included. Causes are older than their consequences, so it ends. */

@@ -25,11 +25,11 @@ function many(run) {
   const { revision, action } = run[0];
   const kinds = new Set(run.map((each) => each.revision.object.resource));
   const objects = new Set(run.map((each) => fullName(each.revision)));
-  const spaces = new Set(run.map((each) => each.revision.object.namespace ?? ""));
+  const spaces = new Set(run.map((each) => each.revision.object.namespace).filter(Boolean));
   const [verb] = deed({ revision: { ...revision, changed: [] }, action });
   const name = kinds.size === 1 ? kindOf(revision.object.resource, objects.size) : "objects";
   const text = h("p.deed", {}, userName(revision.who), ` ${verb} `, objects.size === 1 ? thing(revision) : h("b", {}, `${objects.size.toLocaleString("en")} ${name}`),
-    spaces.size === 1 ? place(revision) : ` in ${count(spaces.size, "namespace")}`, run.length > objects.size ? h("span.faint", {}, ` (${count(run.length, "change")})`) : "");
+    spaces.size > 1 ? ` in ${count(spaces.size, "namespace")}` : place(run.find((each) => each.revision.object.namespace)?.revision ?? revision), run.length > objects.size ? h("span.faint", {}, ` (${count(run.length, "change")})`) : "");
   const list = h("ul.followed", {}, run.map((each) => h("li", {}, when(each.revision.time), " ", thing(each.revision), " ", summary(each.revision))));
   return framed({ picture: "many", revision, text, chips: [], more: [list], key: `run-${run.at(-1).revision.metadata.name}` });
 }

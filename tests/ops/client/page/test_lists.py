@@ -212,14 +212,14 @@ async def test_a_live_list_shows_new_changes_and_local_times(chromium: Browser, 
 async def test_what_changed_before_a_moment(chromium: Browser, served: Served) -> None:
     page = await chromium.page(f"{served.admin}#/incident?ns=shop&before=24h")
     await page.wait(f"{SETTLED} && document.querySelector('.causes li')")
-    assert "configmaps/till" in await page.text(".causes li")  # the deletion is the most unusual
+    assert "admin deleted ConfigMap till in shop" in await page.text(".causes li")  # the deletion is the most unusual
     assert "deletion" in await page.text(".reasons")
     # From a revision of an object.
     await go_to(page, f"#/object/shop/configmaps/cart?rev={served.created}")
     await page.wait("document.querySelector('.facts a')")
     await page.eval("document.querySelector('.facts').open = true; document.querySelector('.facts a').click()")
     await page.wait(f"location.hash.startsWith('#/incident') && {SETTLED}")
-    assert "configmaps/cart" in await page.text(".causes")
+    assert "ConfigMap cart" in await page.text(".causes")
     await go_to(page, "#/incident?at=yesterday")
     assert "is not a time" in await page.text(".incident")
     assert not page.errors

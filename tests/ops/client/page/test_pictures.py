@@ -25,6 +25,7 @@ MOST_BYTES = 100_000
 VIEWS = {
     "home": "#/happened",
     "lanes": "#/lanes?ns=shop",
+    "incident": "#/incident?before=1h",
     "cluster": "#/cluster?ns=shop",
     "why": "#/object/shop/deployments.apps/web?tab=why",
 }
