@@ -138,10 +138,12 @@ pages: install-test
 	@KUBECHRONICLE_WRITE_PAGES=yes KUBECHRONICLE_PACED_PAGES=$(PACED) .venv/bin/python -m pytest -q tests/clients/documents \
 		-k '$(PAGES)' $(ARGS)
 
-# Write docs/settings.md from the tables in ops/settings/flags, and docs/folders.md from the docstrings of folders.
+# Write docs/settings.md from the tables in ops/settings/flags, docs/folders.md from the docstrings of folders, and the
+# manual page and the completion scripts in ops/install/share.
 docs: install
 	@.venv/bin/python -m kubechronicle.ops.settings.page > docs/settings.md
 	@.venv/bin/python -m kubechronicle.ops.development.folders > docs/folders.md
+	@.venv/bin/python -m kubechronicle.ops.development.shell_files
 
 # Write the lock files from pyproject.toml. Pinned versions stay; `make lock UPGRADE=--upgrade` takes the newest ones.
 lock: install-test

@@ -3,6 +3,7 @@
 #
 #   - The wheel has the migrations, the API data and the web page, but no tests and no developers' tools.
 #   - The source distribution builds a wheel with the same files.
+#   - The bill of materials (CycloneDX) lists the locked dependencies with their hashes.
 #   - The wheel runs in a new environment with the locked dependencies: `kubechronicle version` and `serve --help`.
 #
 # Needs .cache/release, the environment of the group `release` in pyproject.toml.
@@ -37,12 +38,16 @@ wanted = {
     "kubechronicle/py.typed",
     "kubechronicle/migrations/schema.sql",
     "kubechronicle/ops/cli.py",
+    "kubechronicle/ops/install/chart/templates/deployment.yaml",
 }
 problems = [f"{name} must not be in the wheel" for name in names if name.startswith(unwanted)]
 problems += [f"{name} is missing" for name in sorted(wanted - set(names))]
 for folder, ending in (("kubechronicle/api/", ".json"), ("kubechronicle/http/ui/", "")):
     if not any(name.startswith(folder) and name.endswith(ending) for name in names):
         problems.append(f"{folder}*{ending} is missing")
+for shared in ("man/man1/kubechronicle.1", "bash-completion/completions/kubechronicle"):
+    if not any(name.endswith(f".data/data/share/{shared}") for name in names):
+        problems.append(f"share/{shared} is missing")
 sys.exit("\n".join(problems) or None)
 PYTHON
 
@@ -58,6 +63,12 @@ different = [name for name in sorted(first.keys() | second.keys()) if first.get(
 sys.exit("\n".join(f"{name} differs" for name in different) or None)
 PYTHON
 
+say "writing the bill of materials"
+bom=${wheel%-py3*}.cdx.json
+"$root/.cache/release/bin/cyclonedx-py" requirements --pyproject pyproject.toml --output-reproducible --of JSON \
+    -o "$bom" requirements.lock
+grep -q '"bomFormat": "CycloneDX"' "$bom"
+
 say "running it in a new environment"
 "$python" -m venv "$work/venv"
 "$work/venv/bin/pip" --disable-pip-version-check install -q --require-hashes --no-deps -r requirements.lock
@@ -66,5 +77,6 @@ say "running it in a new environment"
 cd /
 "$work/venv/bin/kubechronicle" version
 "$work/venv/bin/kubechronicle" serve --help >/dev/null
+[ -f "$work/venv/share/man/man1/kubechronicle.1" ]
 rm -rf "$work"
-say "$sdist and $wheel are good"
+say "$sdist, $wheel and $bom are good"

@@ -32,6 +32,7 @@ IMPORT_NAMES = {
 # Declared distributions that no module imports, and why they are needed.
 NOT_IMPORTED = {
     "build": "program of ops/release.sh",
+    "cyclonedx-bom": "program of ops/release.sh",
     "mypy": "program of tests/run.py",
     "py-spy": "program of ops/bench/stacks.py",
     "pytest-trio": "plugin of pytest: runs async tests",
