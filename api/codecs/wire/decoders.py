@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from kubechronicle.api.codecs.budget import Message as Counted
 from kubechronicle.api.codecs.errors import DecodeError
@@ -37,7 +37,7 @@ _VALUES: dict[str, tuple[Decoder, str]] = {
     "intorstring": (values.read_intorstring, "0"),
     "rawextension": (values.read_raw, "None"),
     "rawjson": (values.read_raw, "None"),
-    "fieldsv1": (values.read_raw, "None"),
+    "fieldsv1": (values.read_fields, "None"),
     "strings": (values.read_strings, ""),
 }
 _ZEROS = {"string": "''", "bool": "False", "double": "0", "int32": "0", "int64": "0", "bytes": "None"}
@@ -72,10 +72,17 @@ def _unions(counted: bool) -> dict[str, Decoder]:
 _UNIONS = _unions(False)
 
 
-def _counted_raw(data: Counted, text: str, at: int, end: int, depth: int) -> Any:
-    """Read raw JSON within the budget of the message."""
-    data.take_json(values.raw_bytes(data, at, end))
-    return values.read_raw(data, text, at, end, depth)
+def _counted_raw(read: Decoder) -> Decoder:
+    """Return a reader of raw JSON within the budget of the message."""
+
+    def decode(data: Counted, text: str, at: int, end: int, depth: int) -> Any:
+        data.take_json(values.raw_bytes(data, at, end))
+        return read(data, text, at, end, depth)
+
+    return decode
+
+
+_RAW: Final = (values.read_raw, values.read_fields)
 
 
 def _entry(data: bytes, text: str, at: int, end: int, depth: int, read: Decoder, zero: Any) -> tuple[str, Any]:
@@ -186,7 +193,7 @@ _namespace: dict[str, Any] = {
 
 _counted_namespace: dict[str, Any] = {
     **_namespace,
-    **{function_name(name): _counted_raw for name, (function, _) in _VALUES.items() if function is values.read_raw},
+    **{function_name(name): _counted_raw(read) for name, (read, _) in _VALUES.items() if read in _RAW},
 }
 
 

@@ -352,6 +352,15 @@ def read_raw(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
         raise DecodeError(f"invalid JSON in raw bytes: {error}") from None
 
 
+def read_fields(data: bytes, text: str, at: int, end: int, depth: int) -> Any:
+    """Read FieldsV1. Kubernetes does not look at its bytes here: of those that are no JSON it keeps the text, and drops
+    the managedFields with it."""
+    try:
+        return read_raw(data, text, at, end, depth)
+    except DecodeError:
+        return raw_bytes(data, at, end).decode("utf-8", "replace")
+
+
 def write_strings(value: list[str]) -> str:
     """Encode a slice type with a message of its own (ExtraValue, Verbs): `{1: repeated string}`, a list in JSON."""
     out = []

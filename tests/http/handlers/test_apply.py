@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import trio
-from in_process import MAPS, Answer, InProcess, open_server
+from in_process import MAPS, PROTOBUF, Answer, InProcess, open_server
+
+from kubechronicle.api.codecs import protobuf
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 TYPE = {"content-type": "application/apply-patch+yaml"}
@@ -146,3 +148,21 @@ async def test_a_status_that_is_absent_is_missed_first_if_no_update_creates_its_
         target = "/api/v1/namespaces/default/pods/a/status"
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": {"conditions": 1}}
         (await apply(server, target, body)).refused(404)
+
+
+async def test_managed_fields_that_are_no_json_are_dropped() -> None:
+    """Only protobuf can hold them: their bytes are not looked at when a body is decoded."""
+    fields, headers = {"f:data": {}}, {"content-type": PROTOBUF}
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+
+    def body(name: str, **data: str) -> bytes:
+        metadata = {"name": name, "managedFields": [entry]}
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        return protobuf.encode(made).replace(b'{"f:data":{}}', b'{"f:data":{}x')
+
+    async with open_server() as server:
+        made = (await server.ask("POST", f"{MAPS}?fieldManager=me", body("a"), headers=headers)).ok()
+        assert "managedFields" not in made["metadata"]
+        (await server.ask("POST", f"{MAPS}?fieldManager=me", body("b", k="v"), headers=headers)).ok()
+        changed = (await server.ask("PUT", f"{MAPS}/b?fieldManager=me", body("b", k="w"), headers=headers)).ok()
+        assert [each["manager"] for each in changed["metadata"]["managedFields"]] == ["me"]
