@@ -1,6 +1,6 @@
 // What happened: the changes of people and their programs, by day, each with what followed; live.
 
-import { count, h, loading, say, timeText } from "./dom.js";
+import { ago, count, h, loading, say, timeText, write } from "./dom.js";
 import { scopes, selector } from "./api.js";
 import { Activity, folded } from "./activity.js";
 import { failed, searched } from "./changes.js";
@@ -130,6 +130,7 @@ class Shown {
       try {
         const fresh = document.hidden ? null : await this.activity.again();
         if (fresh) this.#merge(fresh);
+        else for (const each of this.days.querySelectorAll("time.ago")) write(each, ago(each.dateTime));
         setTimeout(look, LIVE);
       } catch (error) {
         failed(this.list, error);

@@ -1,11 +1,13 @@
 // The changes of lanes: columns of numbers, read in pages, sorted by time, and divided into lanes.
 
 import { ApiError, get, scopes, selector } from "./api.js";
+import { shortUser } from "./words.js";
 
 export const MOST = 50000; // changes that the page holds
 const GROWTH = 8192;
 const MANY = 200;
 const FEW = 0.01; // of many changes, at each end
+const FAR = 0.3; // of the time of the others: these few are left out if they are farther away
 
 /** The columns of all changes, oldest first once ``sort`` has run. ``objects``: [resource, namespace, name, uid]. */
 export class LaneData {
@@ -67,7 +69,7 @@ export class LaneData {
       else found.set(key(at), [at]);
     }
     // Pages come newest first, so the rows of a lane do, too.
-    return [...found].map(([each, rows]) => ({ key: each, name: by === "object" ? named(this.objects[each]) : each || "outside of namespaces", rows: Uint32Array.from(rows.reverse()) }))
+    return [...found].map(([each, rows]) => ({ key: each, name: by === "object" ? named(this.objects[each]) : by === "user" ? shortUser(each) : each || "outside of namespaces", rows: Uint32Array.from(rows.reverse()) }))
       .sort((one, other) => this.times[other.rows.at(-1)] - this.times[one.rows.at(-1)]);
   }
 
@@ -78,7 +80,10 @@ export class LaneData {
   /** Return the time that most changes lie in: a few long before or after them would press them together. */
   span() {
     const few = this.length > MANY ? Math.floor(this.length * FEW) : 0;
-    return this.length ? [this.times[this.length - 1 - few], this.times[few]] : [this.from, this.to];
+    if (!few) return [this.from, this.to];
+    const [from, to] = [this.times[this.length - 1 - few], this.times[few]];
+    const far = Math.max((to - from) * FAR, 1000);
+    return [from - this.from > far ? from : this.from, this.to - to > far ? to : this.to];
   }
 
   /** Return the place in ``rows`` of the first change after a time. */

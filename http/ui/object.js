@@ -160,16 +160,10 @@ export function object({ path, query, go, signal }) {
   // The author of each line of the newest state, from all changes of the object.
   async function authors() {
     const { held } = await blameOf({});
-    return (path) => {
-      const by = authorOf(held.tree, path);
-      return by && { ...by, label: labels(by) };
+    return {
+      at: (line) => authorOf(held.tree, line),
+      label: (by) => [h("a", { href: `#/object/${path.map(encodeURIComponent).join("/")}?rev=${by.metadata.name}` }, by.metadata.name), " ", shortUser(by.who.username ?? ""), " ", h("span.faint", {}, ago(by.time))],
     };
-  }
-
-  const labelled = new Map();
-  function labels(by) {
-    if (!labelled.has(by)) labelled.set(by, [h("a", { href: `#/object/${path.map(encodeURIComponent).join("/")}?rev=${by.metadata.name}` }, by.metadata.name), " ", shortUser(by.who.username ?? ""), " ", h("span.faint", {}, ago(by.time))]);
-    return labelled.get(by);
   }
 
   const title = (each) => `revision ${each.metadata.name}, ${timeText(each.time)}${each.operation === "Delete" ? " (deleted)" : ""}`;

@@ -8,7 +8,7 @@ const CONTEXT = 3;
 
 /**
  * ``before``, ``after``: objects, or null. ``left``, ``right``: their titles. ``all``: show all lines at first.
- * ``authors``: returns the function from a path of ``after`` to its author, shown in the margin on demand.
+ * ``authors``: resolves to {at, label}: the change that last set a path of ``after``, and what the margin says of it.
  */
 export function sides(before, after, left, right, { all = false, authors = null } = {}) {
   const whole = { managed: false, all, blame: false };
@@ -40,10 +40,10 @@ export function sides(before, after, left, right, { all = false, authors = null 
 
     // Named once for each run of lines.
     function author(path) {
-      const by = margin(path);
+      const by = margin.at(path);
       if (by === named) return "";
       named = by;
-      return by?.label ?? "";
+      return by ? margin.label(by) : h("span.faint", {}, "earlier than is shown");
     }
     const equal = found.every((row) => row.kind === "same");
     element.replaceChildren(

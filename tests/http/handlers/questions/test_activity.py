@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -90,6 +91,23 @@ def test_values_of_secrets_are_not_searched(running: Running) -> None:
     ask_as(running, "alice@example.com", "POST", "/api/v1/namespaces/shop/secrets", body)
     assert rows(asked(running, text="aHVzaC1odXNo")) == []
     assert "aHVzaC1odXNo" not in str(asked(running))
+
+
+def test_a_text_reveals_nothing_that_may_not_be_read(running: Running) -> None:
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop"
+    rules = [{"apiGroups": ["history.kubechronicle.dev"], "resources": ["revisions"], "verbs": ["list"]}]
+    running.ask("POST", f"{rbac}/roles", {"metadata": {"name": "lists"}, "rules": rules})
+    subjects = [{"kind": "User", "name": "joe", "apiGroup": "rbac.authorization.k8s.io"}]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lists"}
+    running.ask(
+        "POST", f"{rbac}/rolebindings", {"metadata": {"name": "lists"}, "roleRef": reference, "subjects": subjects}
+    )
+    path = f"{API}/namespaces/shop/revisions?summary=activity"
+    found = [json.loads(InThread(running, JOE).send("GET", f"{path}{more}", {}, None).body) for more in ("", "&text=r")]
+    assert ("alice@example.com", "Update", "web") in rows(found[0])
+    assert all(row["revision"]["redacted"] and not row["pods"] for row in found[0]["rows"])
+    assert "r.io/web" not in str(found[0])
+    assert rows(found[1]) == []
 
 
 def test_pages_are_bounded(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

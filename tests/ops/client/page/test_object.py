@@ -104,6 +104,7 @@ async def test_dragging_compares_any_moment_with_the_newest_state(chromium: Brow
     await page.wait("document.querySelector('.diff .author a')")
     margin = "[...document.querySelectorAll('.diff tr')].map((row) => row.innerText.replace(/\\s+/g, ' '))"
     rows = await page.eval(margin)
+    assert await page.eval("document.querySelectorAll('.diff .author a').length") == 3  # once for each run of lines
     assert any('a: "2"' in row and f"{served.one} bob" in row for row in rows)
     assert any('b: "2"' in row and f"{served.two} carol" in row for row in rows)
     # Undo of bob's change alone, by the button.
