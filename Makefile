@@ -90,10 +90,11 @@ test-feeds: install-test
 test-prometheus: install-test
 	@KUBECHRONICLE_PROMETHEUS=yes .venv/bin/python -m pytest tests/clients/prometheus $(ARGS)
 
-# Run two bounded tests of `make test` at length: fuzzed parameters, and linear time for every list and map of every kind.
+# Run three bounded tests of `make test` at length: fuzzed parameters, linear time for every list and map of every kind, and
+# cascades of deletions that restore and revert undo, against a model.
 fuzz: install-test
-	@FUZZ_REQUESTS=100000 KUBECHRONICLE_TEST_LINEAR=all .venv/bin/python -m pytest -q \
-		tests/http/test_parameter_fuzz.py tests/actors/writing/test_linear_time.py $(ARGS)
+	@FUZZ_REQUESTS=100000 KUBECHRONICLE_TEST_LINEAR=all KUBECHRONICLE_TEST_CHANGES=5000 .venv/bin/python -m pytest -q \
+		tests/http/test_parameter_fuzz.py tests/actors/writing/test_linear_time.py tests/ops/client/test_cascades.py $(ARGS)
 
 # Run three bounded tests of `make test` at length: kill -9 of one server and of two, and informers under disturbance.
 kills: install-test

@@ -1,4 +1,4 @@
-"""Several objects in one command: TYPE/NAME TYPE/NAME, TYPE NAME NAME, or TYPE with a label selector."""
+"""Several objects in one command: TYPE/NAME TYPE/NAME, TYPE NAME NAME, TYPE,TYPE, or TYPE with a label selector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def add_selector_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def split_objects(words: Sequence[str]) -> list[Sequence[str]]:
-    """Return the words of each object: TYPE/NAME, or TYPE and NAME."""
+    """Return the words of each object: TYPE/NAME, or TYPE and NAME; or of each kind in TYPE,TYPE."""
+    if len(words) == 1 and "," in words[0] and "/" not in words[0]:
+        return [[kind] for kind in words[0].split(",") if kind]
     if len(words) > 1 and all("/" in word for word in words):
         return [[word] for word in words]
     if len(words) > 2 and not any("/" in word for word in words):

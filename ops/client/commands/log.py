@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from kubechronicle.api.history.positions import covers
@@ -41,9 +42,13 @@ EXAMPLES: Final = """\
   kubectl chronicle log deployment/web service/web         the changes of both, in one order
   kubectl chronicle log pods -n shop -l app=web            of the Pods with this label
   kubectl chronicle log -A --reason "ticket 42"            the changes that were made for this reason
+  kubectl chronicle log -n shop --without-reason           those that nobody gave a reason for
+  kubectl chronicle log roles,rolebindings,clusterroles,clusterrolebindings -A --since 90d
   kubectl chronicle log deployment/web -f                  past and new changes, oldest first
 """
 LIMIT: Final = 100
+SERVERS: Final = ("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler")
+"""Users whose changes need no reason."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +66,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_noise_flag(parser)
     parser.add_argument(
         "--reason", metavar="TEXT", default="", help="only changes whose reason has this text, in upper or lower case"
+    )
+    parser.add_argument(
+        "--without-reason",
+        action="store_true",
+        help="only changes that have neither a reason nor a recorded cause: nobody said why",
     )
     parser.add_argument("--field", metavar="PATH", default="", help="only changes of this field, or within it")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
@@ -82,6 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
     session = Session.open(arguments)
     if arguments.limit < 0:
         raise OperatorError("--limit must not be negative")
+    if arguments.without_reason and (arguments.reason or arguments.watch):
+        raise OperatorError("--without-reason goes neither with --reason nor with --watch")
     if arguments.watch and arguments.until:
         raise OperatorError("--watch and --until exclude each other")
     searches = _searches(session)
@@ -89,7 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
     query = searches[0].query.replaced(scopes=scopes)
     if arguments.watch:
         return _watch(session, query)
-    count = _print(session, read_revisions(session.client, query))
+    revisions = read_revisions(session.client, query)
+    if arguments.without_reason:
+        unlimited = read_revisions(session.client, query.replaced(limit=0))
+        revisions = islice(filter(_is_unexplained, unlimited), query.limit or None)
+    count = _print(session, revisions)
     for warning in query.warnings:
         session.screen.note(f"skipped: {warning}")
     if not count:
@@ -101,6 +117,12 @@ def run(arguments: argparse.Namespace) -> int:
         for search in searches:
             note_beginning(session, search)
     return 0
+
+
+def _is_unexplained(revision: Object) -> bool:
+    """Tell whether nobody said why: no reason, no cause, and no change of the server itself."""
+    user = str((revision.get("who") or {}).get("username", ""))
+    return not (revision.get("reason") or revision.get("cause")) and user not in SERVERS
 
 
 def _searches(session: Session) -> list[Search]:

@@ -31,6 +31,8 @@ from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES
 from kubechronicle.eventlog.testing import Stack, open_stack, transaction
 
 ROLE: Final = "chronicler"
+REFUSED_WITHIN: Final = 5.0
+"""Seconds after which a change that waits is refused."""
 MODES: Final = ("direct", "session", "transaction")
 SCOPES: Final = ("role", "database")
 
@@ -234,10 +236,14 @@ async def test_the_whole_matrix(
 
 
 async def refusal(stack: Stack) -> ChangesRefused:
-    """Return the error of a change that is refused as all are. The first ones may meet lost connections."""
+    """Return the error of a change that is refused as all are. The first ones may meet lost connections.
+
+    Behind a pooler, the outcome of an append on a lost connection is not known while the database is read-only: a fence
+    (eventlog/postgres_log.py) is a change, too. Then it and those behind it wait for their deadline.
+    """
     while True:
         try:
-            await stack.appender.append(transaction(create("b")), deadline=trio.current_time() + 60)
+            await stack.appender.append(transaction(create("b")), deadline=trio.current_time() + REFUSED_WITHIN)
         except ChangesRefused as refused:
             return refused
         except LogError:
@@ -276,3 +282,41 @@ async def test_a_read_only_database_serves_reads(
                 assert await stack.reads.wait() == 2
     finally:
         setting.drop()
+
+
+async def test_a_change_lost_behind_a_pooler_is_refused_at_its_deadline(
+    postgres: PostgresServer, poolers: Mapping[str, int]
+) -> None:
+    """The database becomes read-only while an append waits for a lock, and its connection is lost."""
+    setting = Setting(postgres, poolers, "transaction")
+    setting.make({}, "role")
+    try:
+        await migrate(setting.direct)
+        opening = open_postgres_log(setting.url, instance="test", direct_url=setting.direct)
+        async with opening as log, open_stack(log) as stack, open_session(setting.direct) as holder:
+            await stack.appender.append(transaction(create("a")), deadline=trio.current_time() + 60)
+            with trio.fail_after(60):
+                await holder.execute("begin; select from kubechronicle.state for update")
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_lose, stack)
+                    waiting = f"from pg_stat_activity where datname = '{setting.name}' and wait_event_type = 'Lock'"
+                    while psql(postgres, f"select count(*) {waiting}") == "0":  # noqa: ASYNC110
+                        await trio.sleep(0.05)  # no event tells it
+                    psql(postgres, f"alter database {setting.name} set default_transaction_read_only = on")
+                    setting.disconnect()
+                    assert "25006" in str(await refusal(stack))
+                psql(postgres, f"alter database {setting.name} reset default_transaction_read_only")
+                while stack.tail.availability.append_problem():
+                    setting.disconnect()
+                    with trio.move_on_after(5):
+                        while stack.tail.availability.append_problem():  # noqa: ASYNC110
+                            await trio.sleep(0.05)
+                await stack.appender.append(transaction(create("c")), deadline=trio.current_time() + 60)
+                assert await stack.reads.wait() == 2, "the lost change did not commit"
+    finally:
+        setting.drop()
+
+
+async def _lose(stack: Stack) -> None:
+    with pytest.raises(LogError):
+        await stack.appender.append(transaction(create("lost")), deadline=trio.current_time() + REFUSED_WITHIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,6 +17,11 @@ from kubechronicle.ops.client import session
 
 Chronicle = Callable[..., Any]
 PATIENCE = 30.0
+CHANGES = int(os.environ.get("KUBECHRONICLE_TEST_CHANGES", "168"))
+"""Objects of all cases together: `make fuzz` draws 5,000."""
+KINDS = 3
+OBJECTS = 14 if CHANGES < 1000 else 70
+SEEDS = -(-CHANGES // (KINDS * OBJECTS))
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -80,7 +86,7 @@ class World:
         self.definition = f"papers.{self.group}"
         running.ask("POST", DEFINITIONS, {"metadata": {"name": self.definition}, "spec": spec})
         until(running, self._is_served)
-        for number in range(14):
+        for number in range(OBJECTS):
             self._make(f"o{number}", self.draw.choice(self.spaces))
 
     def _is_served(self) -> bool:
@@ -135,7 +141,7 @@ class World:
             assert live["data"] == {"a": self.made[place].data}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("victim", ["owner", "namespace", "definition"])
 def test_a_cascade_is_undone_in_one_run(transported: Chronicle, looping: Running, seed: int, victim: str) -> None:
     world = World(looping, seed * 10 + ("owner", "namespace", "definition").index(victim), ends=victim == "definition")

@@ -10,6 +10,8 @@ import pytest
 from in_process import ADMIN
 from server_in_thread import InThread
 
+from kubechronicle.api.history.reasons import HEADER
+
 Chronicle = Callable[..., Any]
 
 
@@ -103,3 +105,25 @@ def test_export_and_blame_of_several_objects(chronicle: Chronicle, pods: str) ->
     assert f"# pod/b in namespace {pods}\n" in blamed.out
     assert f"\n# deployment.apps/web in namespace {pods}\n" in blamed.out
     assert len(chronicle("blame", "pod/b", "deploy/web", "-n", pods, "-o", "json").json()["objects"]) == 2
+
+
+def test_log_of_several_kinds_is_in_one_order(chronicle: Chronicle, pods: str) -> None:
+    output = chronicle("log", "pods,configmaps,namespaces", "-n", pods, "--since", "1d")
+    kinds = {heading.split()[1].partition("/")[0] for heading in re.findall(r"\)  (\S+ \S+)", output.out)}
+    assert {"pods", "configmaps", "namespaces"} <= kinds
+    assert "deployments.apps" not in kinds
+
+
+def test_log_without_reason_leaves_out_changes_that_somebody_explained(
+    chronicle: Chronicle, running: Any, shop: tuple[str, int]
+) -> None:
+    name, _ = shop
+    path = f"/api/v1/namespaces/{name}/configmaps"
+    for number, reason in enumerate(("", "ticket 7", "")):
+        headers = {"Content-Type": "application/json"} | ({HEADER: reason} if reason else {})
+        reply = InThread(running, ADMIN).send("POST", path, headers, b'{"metadata":{"name":"m%d"}}' % number)
+        assert reply.status == 201
+    found = chronicle("log", "configmaps", "-n", name, "--without-reason", "--limit", "2")
+    assert [each.partition(" ")[2] for each in headings(found.out)] == ["configmaps/m2", "configmaps/m0"]
+    refused = chronicle("log", "--without-reason", "--reason", "x")
+    assert (refused.code, "goes neither with --reason" in refused.err) == (2, True)
