@@ -23,7 +23,7 @@ class ProgressLine:
         self._work, self._unit = work, unit
         self._interval = INTERVAL if interval is None else interval
         self._output = terminal.stderr()
-        self._shown = self._output.is_terminal
+        self._shown = self.is_shown = self._output.is_terminal
         self._started = self._last = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:

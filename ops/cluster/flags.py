@@ -13,6 +13,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--secure-port", metavar="PORT", type=int, default=6443, help="the port of the API server (default 6443)"
     )
+    parser.add_argument(
+        "--database-url", metavar="URL", default="", help="a Postgres of yours (default: an embedded one)"
+    )
     parser.add_argument("--nodes", metavar="N", type=int, default=3, help="the number of simulated nodes (default 3)")
     parser.add_argument(
         "--programs", metavar="DIR", default="",

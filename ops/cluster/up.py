@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import ipaddress
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,15 +26,18 @@ import trio
 import yaml
 
 from kubechronicle.ops import pki, terminal
+from kubechronicle.ops.cluster.builds import Builds, Say
 from kubechronicle.ops.cluster.components import USERS, Api, Component, components, node
 from kubechronicle.ops.cluster.programs import find_or_build
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.server.listening.addresses import try_port
 
 READY_TIMEOUT: Final = 120.0
 """Seconds until the nodes are ready."""
 STOP_TIMEOUT: Final = 40.0
 """Seconds for a component to stop before it is killed."""
 PAUSE: Final = 0.25
+LOOPBACK: Final = ipaddress.ip_address("127.0.0.1")
 MOST_NODES: Final = 1000
 _READY: Final = re.compile(rb"kubechronicle is ready at (\S+?);")
 
@@ -49,12 +53,13 @@ async def run(arguments: argparse.Namespace) -> None:
         out.flush()
 
     given, folder = _folders(arguments)
-    programs = await trio.to_thread.run_sync(find_or_build, given, say)
+    try_port(LOOPBACK, arguments.secure_port)  # before the builds, which may take long
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             cluster = SimulatedCluster(folder, nursery)
             nursery.start_soon(_stop_at_signal, signals, nursery.cancel_scope)
-            await cluster.start_server(arguments.secure_port)
+            programs = await _programs(given, say)
+            await cluster.start_server(arguments.secure_port, _flags_of_server(arguments))
             say("the API server is ready")
             kubeconfigs = cluster.write_kubeconfigs()
             for component in components(programs, kubeconfigs, pki.Pki(folder).directory):
@@ -64,6 +69,21 @@ async def run(arguments: argparse.Namespace) -> None:
             say(f"  export KUBECONFIG={pki.Pki(folder).kubeconfig_file}")
             say("  kubectl create deployment web --image nginx --replicas 3")
             say("  kubectl get pods --watch")
+            say("  kubechronicle ui")
+
+
+async def _programs(given: Path | None, say: Say) -> dict[str, Path]:
+    """Find or build the programs. A cancellation ends the builds. OperatorError."""
+    builds = Builds(say)
+    try:
+        return await trio.to_thread.run_sync(find_or_build, given, builds, abandon_on_cancel=True)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(builds.stop)
+
+
+def _flags_of_server(arguments: argparse.Namespace) -> list[str]:
+    return ["--enable-ui", *([f"--database-url={arguments.database_url}"] if arguments.database_url else [])]
 
 
 def _folders(arguments: argparse.Namespace) -> tuple[Path | None, Path]:
@@ -90,12 +110,12 @@ class SimulatedCluster:
         self._nursery = nursery
         self._api: Api | None = None
 
-    async def start_server(self, port: int) -> None:
-        """Start `kubechronicle serve`, and return when it is ready."""
+    async def start_server(self, port: int, flags: Sequence[str]) -> None:
+        """Start `kubechronicle serve`, and return when it is ready. ``flags``: further ones."""
         command = [
             sys.executable, "-c", "import sys; from kubechronicle.ops.cli import main; sys.exit(main())", "serve",
             "--data-dir", str(self._folder), "--secure-port", str(port), "--controllers", "",
-            "--bind-address", "127.0.0.1", "--service-cluster-ip-range", "10.96.0.0/16",
+            "--bind-address", str(LOOPBACK), "--service-cluster-ip-range", "10.96.0.0/16", *flags,
         ]  # fmt: skip
         output = self._log("kube-apiserver")
         output.write_bytes(b"")

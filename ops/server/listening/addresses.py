@@ -35,13 +35,13 @@ def find_addresses(settings: Settings) -> ListenAddresses:
     """Choose the addresses and try the port. Raise OperatorError if it cannot be bound."""
     bound = settings.bind_address
     host = "" if bound.is_unspecified else str(bound)
-    port = _try_port(bound, settings.secure_port)
+    port = try_port(bound, settings.secure_port)
     advertised = settings.advertise_address or _advertised(bound)
     local = ipaddress.ip_address("127.0.0.1") if bound.is_unspecified else bound
     return ListenAddresses(host=host, port=port, advertised=advertised, url=f"https://{bracketed(local)}:{port}")
 
 
-def _try_port(bound: IPAddress, port: int) -> int:
+def try_port(bound: IPAddress, port: int) -> int:
     """Return the port, or a free one for 0. Raise OperatorError if it cannot be bound."""
     with ExitStack() as opened:
         family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kubechronicle.ops.cluster import programs
+from kubechronicle.ops.cluster.builds import Builds, Stopped
 from kubechronicle.ops.cluster.components import OF_CLUSTER, Api, components, node
 from kubechronicle.ops.development.server_process import ServerProcess
 from kubechronicle.ops.errors import OperatorError
@@ -110,15 +113,15 @@ def test_programs_of_another_version_are_not_taken(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(folder))
     said: list[str] = []
-    assert programs.find_or_build(None, said.append) == {name: folder / name for name in programs.PACKAGES}
+    assert programs.find_or_build(None, Builds(said.append)) == {name: folder / name for name in programs.PACKAGES}
     script(folder / "kube-scheduler", SLEEPER.replace("v1.37.2", "v1.30.1"))
     monkeypatch.setattr(programs, "find_go", _no_go)
     with pytest.raises(OperatorError, match="kube-scheduler could not be built"):
-        programs.find_or_build(folder, said.append)
-    assert said == ["building kube-scheduler from its Go module, which takes minutes the first time"]
+        programs.find_or_build(folder, Builds(said.append))
+    assert said == ["building kube-scheduler from its Go module (1 of 1): minutes, the first time"]
 
 
-def _no_go(folder: Path, say: programs.Say) -> str:
+def _no_go(folder: Path, builds: Builds) -> str:
     raise ValueError("there is no Go here")
 
 
@@ -133,3 +136,66 @@ def test_environment_without_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert programs.environment()["GOCACHE"].startswith(str(tmp_path))
+
+
+# A `go` that fetches and compiles for as long as nobody stops it, with a compiler of its own.
+SLOW_GO = """#!/bin/sh
+case "$1 $2" in
+"env GOVERSION") echo go1.26.1 ;;
+"mod tidy") echo "go: downloading example.com/one v1.0.0" >&2 ;;
+"list -deps") printf '.\\n.\\n.\\n.\\n' ;;
+"build -v") for each in 1 2 3 4; do echo "example.com/$each" >&2; done; echo $$ > "$PIDS"; sleep 1000 & wait ;;
+esac
+"""
+
+
+def build_slowly(folder: Path, tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Run `up` without kwok, with a build that does not end."""
+    (folder / "kwok").unlink(missing_ok=True)
+    script(tmp_path / "go", SLOW_GO)
+    environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [*ServerProcess.command(), "up", "--data-dir", str(tmp_path / "home"), "--programs", str(folder)]
+    return subprocess.Popen(
+        [*command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment, "PIDS": str(tmp_path / "pids")},
+    )
+
+
+def test_a_build_shows_progress_a_second_one_waits_and_ctrl_c_ends_both(folder: Path, tmp_path: Path) -> None:
+    first = build_slowly(folder, tmp_path, "--secure-port", "0")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "building kwok from its Go module (1 of 1): minutes, the first time\n"
+    assert [first.stdout.readline() for _ in range(4)] == [
+        f"kwok: compiling: {count} of 4 packages\n" for count in (1, 2, 3, 4)
+    ]
+    second = build_slowly(folder, tmp_path, "--secure-port", "0")
+    assert second.stdout is not None
+    assert second.stdout.readline().startswith(f"waiting for process {first.pid}, which builds the programs in ")
+    for process in (second, first):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0, process.communicate()
+        process.communicate()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pids").read_text()), 0)
+
+
+def test_a_port_in_use_is_told_before_a_build(folder: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = build_slowly(folder, tmp_path, "--secure-port", str(taken.getsockname()[1]))
+        output, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, output) == (2, "")
+    assert "of 127.0.0.1 is in use; stop the program that uses it or choose another --secure-port" in errors
+
+
+def test_builds_that_were_stopped_run_nothing_more(tmp_path: Path) -> None:
+    builds = Builds(print)
+    assert builds.run(["echo", "done"], tmp_path, os.environ) == "done\n"
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        builds.run(["sh", "-c", "echo why >&2; exit 3"], tmp_path, os.environ)
+    assert (failed.value.returncode, failed.value.stderr) == (3, "why\n")
+    builds.stop()
+    with pytest.raises(Stopped):
+        builds.run(["echo"], tmp_path, os.environ)
