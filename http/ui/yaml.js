@@ -1,4 +1,5 @@
-// Objects as YAML lines, each with the path of its value. Block style only, as printed by kubectl.
+// Objects as YAML lines, each with the path of its value. Block style only, names sorted, as printed by kubectl: the log keeps
+// the order in which clients and the server wrote them, which is no difference.
 
 const PLAIN = /^[A-Za-z_/][A-Za-z0-9_./()@%+$^~;<>=-]*$/;
 const UID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
@@ -13,7 +14,8 @@ export function yamlLines(value) {
 
 function block(value, indent, path, lines) {
   const isList = Array.isArray(value);
-  for (const [name, each] of Object.entries(value)) {
+  const entries = isList ? Object.entries(value) : Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1));
+  for (const [name, each] of entries) {
     const here = [...path, isList ? Number(name) : name];
     const start = isList ? `${indent}-` : `${indent}${scalar(name)}:`;
     if (each === null || typeof each !== "object" || !Object.keys(each).length) leaf(start, each, indent, here, lines);

@@ -104,7 +104,7 @@ async def test_dragging_compares_any_moment_with_the_newest_state(chromium: Brow
     await page.wait("document.querySelector('.diff .author a')")
     margin = "[...document.querySelectorAll('.diff tr')].map((row) => row.innerText.replace(/\\s+/g, ' '))"
     rows = await page.eval(margin)
-    assert await page.eval("document.querySelectorAll('.diff .author a').length") == 3  # once for each run of lines
+    assert await page.eval("document.querySelectorAll('.diff .author a').length") == 4  # once for each run of lines
     assert any('a: "2"' in row and f"{served.one} bob" in row for row in rows)
     assert any('b: "2"' in row and f"{served.two} carol" in row for row in rows)
     # Undo of bob's change alone, by the button.
@@ -120,6 +120,19 @@ async def test_dragging_compares_any_moment_with_the_newest_state(chromium: Brow
     await page.press("Enter")
     await page.wait("document.querySelector('dialog[open] button')?.innerText === 'Close'")
     assert await trio.to_thread.run_sync(served.flags) == {"a": "1", "b": "2"}
+    assert not page.errors
+
+
+async def test_the_order_of_names_is_no_difference(chromium: Browser, served: Served) -> None:
+    """The server writes defaults behind the names of a client, and sorts them later."""
+    page = await chromium.page(f"{served.page}{WEB}")
+    await page.wait(f"{SETTLED} && document.querySelector('[name=scrub]')")
+    slide = "const slide = document.querySelector('[name=scrub]'); slide.value = '0'"
+    await page.eval(f"(() => {{ {slide}; slide.dispatchEvent(new Event('change')); }})()")
+    await page.wait(f"location.hash.includes('from=') && {SETTLED} && document.querySelector('.diff, .sides .empty')")
+    assert "strategy" not in await page.eval(
+        "[...document.querySelectorAll('.diff .added')].map((e) => e.innerText).join()"
+    )
     assert not page.errors
 
 
