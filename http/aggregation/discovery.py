@@ -182,10 +182,11 @@ class RemoteDiscovery:
         self._changed.set()
 
     async def _resources(self, one: ApiService) -> Resources:
-        """Return the resources of a group version. Raises AskError, or one of MALFORMED."""
+        """Return the resources of a group version. Raises AskError, or one of MALFORMED.
+
+        As in kube-apiserver, the server is asked whether or not its APIService is available.
+        """
         assert one.service is not None
-        if not one.available:
-            raise AskError("service unavailable")
         url = await self._backends.url(one.service)
         client = await self._backends.client(one, url)
         answer = await client.ask("GET", f"{url}/apis", headers={**AGGREGATOR, "accept": ACCEPT}, timeout=TIMEOUT)

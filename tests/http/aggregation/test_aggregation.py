@@ -37,19 +37,25 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 class Extension:
     """The other server. ``requests``: those other than for discovery; ``more``: lets a watch send its second event.
 
-    ``openapi``: its document at /openapi/v2, None: it has none.
+    ``openapi``: its document at /openapi/v2, None: it has none. ``healthy``: it answers at the path of its version;
+    otherwise it has aggregated discovery alone.
     """
 
     def __init__(self) -> None:
         self.openapi: dict[str, Any] | None = None
+        self.healthy = True
         self.upgrades = True
         self.requests: list[tuple[Request, bytes]] = []
         self.more = trio.Event()
         self.ended = trio.Event()
 
     async def __call__(self, request: Request) -> Response:
+        if not self.healthy and request.path == "/apis":
+            things = {"resource": "things", "scope": "Cluster"}
+            made = {"metadata": {"name": GROUP}, "versions": [{"version": "v1", "resources": [things]}]}
+            return Response(200, [("content-type", AGGREGATED)], json.dumps({"items": [made]}).encode())
         if request.path == PATH:
-            return _json(200, LIST)
+            return _json(200 if self.healthy else 500, LIST)
         if request.path == "/openapi/v2" and self.openapi is not None:
             return _json(200, self.openapi)
         if not request.path.startswith(PATH):
@@ -199,6 +205,14 @@ async def test_discovery_is_merged_and_the_group_kept_while_the_server_is_gone(w
         await server.delete(f"{API_SERVICES}/v1.{GROUP}")
         assert (await server.ask("GET", f"{PATH}/things")).status == 404
         assert (await server.ask("GET", f"/apis/{GROUP}")).status == 404
+
+
+async def test_a_server_that_is_not_available_is_asked_for_its_discovery(wire: Any, extension: Extension) -> None:
+    extension.healthy = False
+    async with aggregating(wire, extension) as server:
+        await condition(server, "FailedDiscoveryCheck")
+        found = await discovered(server, "Current")
+        assert [one["resource"] for one in found["resources"]] == ["things"]
 
 
 async def test_a_server_with_openapi_v2_only_gets_a_v3_document(wire: Any, extension: Extension) -> None:
