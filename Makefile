@@ -9,7 +9,7 @@ NEWER ?= ../shared/conformance-1.37
 AREAS ?=
 
 .PHONY: install install-test serve cluster test pages test-neighbours test-haproxy test-image test-engines test-node test-feeds test-prometheus lint conformance differential integration kinds hostile fuzz kills robustness bench bench-curves bench-nodes \
-	bench-idle bench-profile docs lock release clean
+	bench-idle bench-profile docs site lock release clean
 
 install:
 	@./ops/install.sh
@@ -149,6 +149,17 @@ docs: install
 # Write the lock files from pyproject.toml. Pinned versions stay; `make lock UPGRADE=--upgrade` takes the newest ones.
 lock: install-test
 	@./ops/lock.sh $(UPGRADE)
+
+# Build the docs site in .cache/site/html from docs/ and the pages of the root. A broken link or anchor fails the build.
+site: install .cache/site/made
+	@.venv/bin/python -m kubechronicle.ops.development.site .cache/site
+	@NO_MKDOCS_2_WARNING=1 .cache/site/venv/bin/mkdocs build --quiet --strict --config-file .cache/site/mkdocs.yml
+	@echo "the site is in .cache/site/html; its search needs a server: python3 -m http.server -d .cache/site/html"
+
+.cache/site/made: requirements-site.lock
+	@.venv/bin/python -m venv .cache/site/venv
+	@.cache/site/venv/bin/pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements-site.lock
+	@touch $@
 
 # Build and check the wheel and the source distribution in dist/. The changelog of a release comes from newsfragments/:
 # `.cache/release/bin/towncrier build --version X.Y.Z` (--draft only prints it).

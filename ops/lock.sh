@@ -16,4 +16,5 @@ compile() { # compile FILE HEADING ARGUMENT...
 compile requirements-test.lock "the dependencies of kubechronicle and its tests" pyproject.toml - --extra test "$@"
 compile requirements.lock "the dependencies of kubechronicle" pyproject.toml - --constraint requirements-test.lock "$@"
 compile requirements-bench.lock "the dependencies of the benchmarks' pictures" --group bench "$@"
+compile requirements-site.lock "the programs of the docs site" --group site "$@"
 compile requirements-release.lock "the programs for a release" - --group release "$@"

@@ -33,6 +33,7 @@ IMPORT_NAMES = {
 NOT_IMPORTED = {
     "build": "program of ops/release.sh",
     "cyclonedx-bom": "program of ops/release.sh",
+    "mkdocs-material": "program of `make site`",
     "mypy": "program of tests/run.py",
     "py-spy": "program of ops/bench/stacks.py",
     "pytest-trio": "plugin of pytest: runs async tests",
