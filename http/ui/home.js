@@ -100,7 +100,8 @@ class Shown {
   }
 
   async #empty() {
-    if (this.rows.length || !this.activity.ended) return;
+    if (this.rows.length) return;
+    if (!this.activity.ended) return void this.days.replaceChildren(h("p.empty", {}, "None of the newest changes match."));
     const { fields, ns, text, parts } = this.asked;
     const words = parts.length ? "No change matches." : "Nobody has changed anything yet. Changes appear here as they happen.";
     const where = text || fields.changed ? "" : await searched(scopes(ns), selector(fields), this.activity.signal);

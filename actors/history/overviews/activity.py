@@ -38,6 +38,8 @@ PAGE: Final = 60
 """Rows of a page."""
 MOST_SCANNED: Final = 1000
 """Changes that are read for one page; with a text, those whose objects are searched."""
+SPAN: Final = 200_000
+"""Revisions that one page looks back: changes of people may be rare among those of controllers."""
 FOLLOWING: Final = 300
 """Revisions after a change in which its consequences are searched."""
 MOST_FOLLOWING: Final = 1200
@@ -130,6 +132,9 @@ class _Reading:
     ) -> tuple[list[_Seen], int]:
         """Return the changes of one page, newest first, and the revision at which the next page begins; 0: the end."""
         found, scanned = list[_Seen](), 0
+        first = max(query.after, min(query.until, await self._reads.newest(None)) - SPAN)
+        end = first if first > query.after else 0
+        query = replace(query, after=first)
         while scanned < MOST_SCANNED:
             chunk = await self._reads.log.changes(query, limit=CHUNK)
             for record, before in chunk:
@@ -141,7 +146,7 @@ class _Reading:
                 if len(found) == PAGE:
                     return found, record.revision - 1
             if chunk.is_last(CHUNK):
-                return found, 0
+                return found, end
             query = replace(query, until=chunk[-1][0].revision - 1)
         return found, query.until
 

@@ -110,19 +110,24 @@ def test_a_text_reveals_nothing_that_may_not_be_read(running: Running) -> None:
     assert rows(found[1]) == []
 
 
-def test_pages_are_bounded(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = rows(asked(running, include="clusterrevisions"))
-    monkeypatch.setattr(activity, "PAGE", 3)
-    paged, until = [], ""
+def all_pages(running: Running) -> list[tuple[str, str, str]]:
+    found, until = [], ""
     while True:
         selector = {"fieldSelector": f"revision.to={until}"} if until else {}
         page = asked(running, include="clusterrevisions", **selector)
-        assert len(page["rows"]) <= 3
-        paged += rows(page)
+        assert len(page["rows"]) <= activity.PAGE
+        found += rows(page)
         until = page["next"]
         if not until:
-            break
-    assert paged == whole
+            return found
+
+
+def test_pages_are_bounded(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = rows(asked(running, include="clusterrevisions"))
+    monkeypatch.setattr(activity, "PAGE", 3)
+    assert all_pages(running) == whole
+    monkeypatch.setattr(activity, "SPAN", 40)
+    assert all_pages(running) == whole
     monkeypatch.setattr(activity, "MOST_FOLLOWING", 2)
     assert not asked(running)["through"]
 
