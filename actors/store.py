@@ -59,7 +59,7 @@ class Store:
 def system_caller(component: str, verb: str, *, cause: int) -> Caller:
     """Return the identity of a write by the server itself. The log distinguishes it from every user.
 
-    ``cause``: the revision that the write is a consequence of (loops/causes.py).
+    ``cause``: the revision that the write is a consequence of (loops/edits.py).
     """
     who = Who(
         user="system:apiserver",

@@ -27,8 +27,6 @@ from itertools import islice
 import msgspec
 import trio
 
-from kubechronicle.eventlog.backoff import delays
-from kubechronicle.eventlog.batch_ids import BatchIds
 from kubechronicle.eventlog.errors import (
     ChangesRefused,
     Diverged,
@@ -42,7 +40,8 @@ from kubechronicle.eventlog.errors import (
     SetupError,
 )
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Rejected, Transaction
+from kubechronicle.eventlog.records import Batch, BatchIds, BatchResult, Key, Record, Rejected, Transaction
+from kubechronicle.eventlog.restarts import delays
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.wake_up import WOKEN
 

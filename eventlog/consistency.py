@@ -8,7 +8,7 @@ read before that reader's client saw the answer of another replica.
     A arrives: query 1 is sent; B and C arrive while it is under way; query 1 returns 7: serves A only
                query 2 is sent for B and C, returns 8: B and C wait until the views are at 8
 
-No query is needed while this server alone can append (sole_appender.py): every change acknowledged before a reader
+No query is needed while this server alone can append (below): every change acknowledged before a reader
 arrived is in the views.
 
 Invariant: every reader is served by a query sent after its arrival; at most one query is under way. One of the readers
@@ -17,13 +17,109 @@ makes the query, and another one if the first is cancelled, so it depends on no 
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
 import trio
 
-from kubechronicle.eventlog.errors import LogUnavailable, unavailable_as
+from kubechronicle.eventlog.errors import LogError, LogUnavailable, unavailable_as
 from kubechronicle.eventlog.log import RevisionLog
+from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.request_parts import LOG, timed
-from kubechronicle.eventlog.sole_appender import SoleAppender
+from kubechronicle.eventlog.restarts import delays
 from kubechronicle.eventlog.tail import Tail
+
+# -- sole appender -----------------------------------------------------------------------------------------------------
+#
+# SoleAppender: while no other server can append, reads are answered without asking the log.
+#
+#     claim ──► the log returns its head as of the claim ──► the tail applies that head ──► reads use the claim while
+#     every check of it succeeds
+#
+# A server that runs its own Postgres is the only server that has to append to it. It writes a claim into the row of
+# `state`, under the lock of that row (migration 0010). While the claim holds, ConsistentRead answers with the applied
+# state. No clock is involved, so a pause of the process or of the machine changes nothing. The proof:
+#
+# 1.  A change acknowledged before a read arrived is in the views. The appender waits until a batch is applied before it
+#     reports the outcome (Appender._send: ``apply``, then ``_report``). This includes batches settled after their
+#     connection was lost. Changes that others appended before the claim are at or below the head that the claim
+#     returns.
+# 2.  A write with an unknown outcome may be in the database but not in the views. Its client was not told that it
+#     happened, so it may as well happen later, when it is applied. The exception is an answer about history, which
+#     comes from the log itself. So a read waits for the newest revision in any answer of the log
+#     (``RevisionLog.newest_seen_revision``).
+# 3.  No other server appends. The functions append and append_change reject connections that have not set the token of
+#     the claim, until the claim has ended. The claim contains the start time of the postmaster, so it ends with the
+#     postmaster: it is void under a later postmaster and in a copy, and needs no cleanup. Otherwise this server
+#     releases the claim, after it has stopped using it.
+# 4.  No later postmaster runs while the claim is in use. This process launches the next one, and begins another
+#     postmaster epoch before that (ops/postgres/embedded_postgres.py). A postmaster started by hand has to wait until
+#     the last process of the old one has gone. By then the connection of the claim is closed, which every check sees.
+#     (One assumption about the kernel: the close is visible before a later Postgres has answered its first client.)
+# 5.  A read that is under way when the claim is lost has seen everything there was at its check, which was after its
+#     arrival.
+#
+# Other writers of that row or of stored history, and why they do no harm:
+#
+#     settling (batches)    fences a batch of our own; the head does not move
+#     retention, `compact`  moves the marks; the present state stays. Memory drops history below the marks at the
+#                           notification, or a second later, as for reads at a revision without a claim
+#     making partitions     decides where rows go
+#     `erase`               appends, and the next read has to show it. It requests shared appends
+#                           (postgres/locks.py): the server stops using the claim and releases it, `erase`
+#                           appends, and the server claims again afterwards. The request is a lock that only roles with
+#                           rights on the log can take; a notification alone ends no claim
+#     `migrate`             has nothing to apply beside a server of its own version
+#     another server        is rejected at its start (``check_may_append``), and by those functions if it already runs
+#     statements by hand    append() rejects them; the operator must not update that row itself
+#
+# A client that reads the database itself (SQL, `verify`) may see a commit moments before the views have it.
+
+
+logger = logging.getLogger(__name__)
+
+
+class SoleAppender:
+    """See the head of this file. ``run`` must be running for the claim to be made."""
+
+    def __init__(self, log: RevisionLog, tail: Tail, postmaster_epoch: PostmasterEpoch) -> None:
+        self._log = log
+        self._tail = tail
+        self._postmaster_epoch = postmaster_epoch
+        self._claimed_in_epoch = -1
+        self._connected: Callable[[], bool] | None = None  # set while the claim is in use
+
+    def required_revision(self) -> int | None:
+        """Return the revision that a read arriving now must show; None: the read must query the log."""
+        connected = self._connected
+        if connected is None or self._claimed_in_epoch != self._postmaster_epoch.number or not connected():
+            return None
+        return self._log.newest_seen_revision
+
+    async def run(self) -> None:
+        """Claim to append alone; claim again when the claim was lost or released."""
+        pauses = delays()
+        while True:
+            try:
+                await self._claim()
+            except LogError as error:
+                logger.debug("appending alone could not be claimed: %s", error)
+            if self.required_revision() is None:
+                await trio.sleep(next(pauses))
+                continue
+            pauses = delays()
+            await self._log.wait_claim_in_doubt()
+
+    async def _claim(self) -> None:
+        self._connected = None  # stop using the claim before it may be released for shared appends
+        epoch = self._postmaster_epoch.number
+        claim = await self._log.claim()
+        if claim is None:
+            return
+        self._tail.learn(claim.head)
+        await self._tail.reach(claim.head.revision)
+        self._claimed_in_epoch, self._connected = epoch, claim.connected
+
 
 QUERY = "the query for the newest revision"
 

@@ -37,7 +37,7 @@ class Diverged(LogUnavailable):
 
 
 class NotSoleAppender(LogUnavailable):
-    """Another server holds the claim to append alone (sole_appender.py). Nothing was committed."""
+    """Another server holds the claim to append alone (consistency.py). Nothing was committed."""
 
 
 class Blocked(LogUnavailable):

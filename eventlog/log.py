@@ -14,8 +14,7 @@ from typing import NamedTuple, Protocol
 from kubechronicle.eventlog.availability import Availability
 from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.branches import BranchTable
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.reads import ReadQuery, ReadRecord, Recording
@@ -183,7 +182,7 @@ class RevisionLog(Protocol):
         FutureRevision."""
         ...
 
-    # Appending alone: sole_appender.py
+    # Appending alone: consistency.py
 
     @property
     def newest_seen_revision(self) -> int:

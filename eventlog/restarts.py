@@ -10,7 +10,7 @@ The supervisor (actors/supervisor.py) and tasks within a child of it use the sam
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -222,3 +222,20 @@ def _kind(error: BaseException | None) -> tuple[str, ...]:
         where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
         places.append(f"{type(leaf).__qualname__} {where}")
     return tuple(places)
+
+
+# -- backoff -----------------------------------------------------------------------------------------------------------
+#
+# Delays between attempts to reach the database.
+
+
+FIRST_DELAY = 0.05  # seconds: a failover within one machine or a restarted pooler is over in less
+LONGEST_DELAY = 2.0  # seconds: the longest that a server takes to notice that the database is back
+
+
+def delays(first: float = FIRST_DELAY, longest: float = LONGEST_DELAY) -> Iterator[float]:
+    """Yield delays without end, doubling from ``first`` to ``longest`` seconds."""
+    delay = first
+    while True:
+        yield delay
+        delay = min(2 * delay, longest)

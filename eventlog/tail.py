@@ -26,12 +26,12 @@ from typing import Any, TypeAlias, cast
 
 import trio
 
-from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import Compacted, Diverged, FutureRevision, LogCorrupt, LogError
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.positions import Loss, Position, find_loss
 from kubechronicle.eventlog.records import BatchResult, Head, Record
+from kubechronicle.eventlog.restarts import delays
 from kubechronicle.eventlog.views.views import Views
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from kubechronicle.actors.pauses import Pauses
-from kubechronicle.http.authorization.impersonation_metrics import ImpersonationMetrics
-from kubechronicle.http.authorization.metrics import AttemptMetrics
+from kubechronicle.http.authorization.metrics import AttemptMetrics, ImpersonationMetrics
 from kubechronicle.http.request_metrics import LIST_BOUNDS, LIST_LABELS, RequestLabels, Requests, WatchEvents
 from kubechronicle.http.streaming.metrics import StreamMetrics
 

@@ -39,7 +39,7 @@ HTTP_MAY_IMPORT = (
     "actors.history",
     "actors.large_work",
     "actors.pauses",
-    "actors.loops.service_accounts.legacy_tokens",
+    "actors.loops.service_accounts.tokens",
     "actors.reading.reads",
     "actors.store",
     "actors.supervisor",

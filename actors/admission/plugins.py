@@ -26,7 +26,6 @@ from kubechronicle.actors.admission.chain import (
     State,
     forbidden,
 )
-from kubechronicle.actors.admission.defaults import newest_default
 from kubechronicle.actors.admission.event_rates import EventRateLimit
 from kubechronicle.actors.admission.limit_ranger import LimitRanger
 from kubechronicle.actors.admission.namespace_lifecycle import (
@@ -57,6 +56,7 @@ from kubechronicle.actors.admission.storage import (
     PersistentVolumeClaimResize,
     PodGroupProtection,
     StorageObjectInUseProtection,
+    newest_default,
 )
 from kubechronicle.actors.admission.webhooks.plugins import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of

@@ -9,9 +9,9 @@ from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.allocation.addresses import Addresses
 from kubechronicle.actors.allocation.families import complete_families
 from kubechronicle.actors.allocation.metrics import AllocationMetrics
-from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.pending_allocations import AllocationOwner, PendingAllocations
 from kubechronicle.actors.allocation.ports import Ports
+from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.builtin.core.service.service import keep_allocated, pair_addresses
 from kubechronicle.api.meta import metadata

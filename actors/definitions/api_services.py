@@ -16,8 +16,7 @@ import trio
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.definition import MALFORMED
 from kubechronicle.actors.loops.bootstrap.api_services import API_SERVICES, COMPONENT, GROUP, MANAGED, MANAGER
-from kubechronicle.actors.loops.causes import NO_CHANGE
-from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists
+from kubechronicle.actors.loops.edits import NO_CHANGE, create_unless_exists, delete_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target

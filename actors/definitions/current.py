@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, may_serve, read_definition
-from kubechronicle.actors.definitions.description import Description
+from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, Description, may_serve, read_definition
 from kubechronicle.api.custom.rules.rule import RuleMeasures
 from kubechronicle.api.custom.served import selectable_fields
 from kubechronicle.api.registry.registry import Registry, ResourceType

@@ -16,10 +16,12 @@ import orjson
 
 from kubechronicle.api.builtin.apiextensions.conditions import same_names
 from kubechronicle.api.custom.rules.rule import RuleMeasures
-from kubechronicle.api.custom.served import all_types, has_condition
+from kubechronicle.api.custom.served import SelectableField, all_types, getter, has_condition
 from kubechronicle.api.registry.registry import Registry, ResourceType
+from kubechronicle.api.selectors import field_selectors
+from kubechronicle.api.selectors.selectable_fields import SELECTABLE
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
-from kubechronicle.eventlog.entries import Entry
+from kubechronicle.eventlog.entries import Describe, Entry
 
 log = logging.getLogger(__name__)
 
@@ -126,3 +128,35 @@ def _read(entry: Entry, base: Registry, held: Definition | None, measures: RuleM
 
 def _digest(uid: str, spec: ReadOnlyObject, accepted: ReadOnlyObject) -> bytes:
     return hashlib.blake2b(orjson.dumps((uid, spec, accepted), option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
+
+
+# -- description -------------------------------------------------------------------------------------------------------
+#
+# Description: the labels and fields of stored objects, with the selectable fields of custom resources.
+#
+# A definition may get selectable fields, or defaults of such fields, while its objects exist. Their view then describes
+# them anew.
+
+
+class Description:
+    """The functions ``describe`` and ``plain`` of field_selectors.py, for all resources that are served."""
+
+    def __init__(self) -> None:
+        self._chosen: dict[str, frozenset[SelectableField]] = {}
+        self._fields = dict(SELECTABLE)
+        self.describe: Final[Describe] = field_selectors.describer(self._fields)
+
+    def plain(self, resource: str) -> bool:
+        """Return True if the resource has no selectable fields but name and namespace."""
+        return resource not in self._fields
+
+    def choose(self, resource: str, fields: frozenset[SelectableField]) -> bool:
+        """Set the selectable fields of a custom resource. Return whether they have changed."""
+        if fields == self._chosen.get(resource, frozenset()):
+            return False
+        if fields:
+            self._chosen[resource] = fields
+            self._fields[resource] = tuple(getter(field) for field in sorted(fields))
+        else:
+            del self._chosen[resource], self._fields[resource]
+        return True

@@ -37,7 +37,7 @@ from kubechronicle.api.history.positions import SPAN, place_of
 from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.api.history.secret_values import without_values
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import Chunk
 from kubechronicle.eventlog.queries.states import ObjectState as ObjectState
 from kubechronicle.eventlog.queries.states import state_of
 from kubechronicle.eventlog.records import ERASED_BODY, Key, Operation, Record

@@ -42,8 +42,7 @@ from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
 from kubechronicle.api.registry.registry import Registry
-from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
-from kubechronicle.eventlog.queries.chunks import pair_size
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, pair_size
 from kubechronicle.eventlog.records import Operation, Record
 
 MOST_LINKS: Final = 20

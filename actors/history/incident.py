@@ -24,8 +24,7 @@ from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import pair_size
+from kubechronicle.eventlog.queries.changes import ChangeQuery, pair_size
 from kubechronicle.eventlog.queries.groups import GroupQuery
 from kubechronicle.eventlog.records import Record
 

@@ -26,7 +26,7 @@ from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import BeforeHistory
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.queries.chunks import pair_size
+from kubechronicle.eventlog.queries.changes import pair_size
 from kubechronicle.eventlog.records import Moment, Record
 
 CHUNK: Final = 500

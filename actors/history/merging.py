@@ -20,8 +20,7 @@ from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.actors.history.verdicts import Pair
 from kubechronicle.api.history.positions import joined
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import CHUNK_BYTES, pair_size
+from kubechronicle.eventlog.queries.changes import CHUNK_BYTES, ChangeQuery, pair_size
 from kubechronicle.eventlog.queries.states import StatePair
 from kubechronicle.eventlog.records import Record
 

@@ -22,8 +22,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import seal
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk
 from kubechronicle.eventlog.records import Operation, Record
 
 PART: Final = 500

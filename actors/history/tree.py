@@ -29,8 +29,7 @@ from kubechronicle.api.history.revisions import API_VERSION, revision_object
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.errors import Compacted
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
-from kubechronicle.eventlog.queries.chunks import pair_size
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, pair_size
 from kubechronicle.eventlog.records import Record
 
 CHUNK: Final = 500

@@ -22,9 +22,7 @@ from typing import Any, Final
 
 import trio
 
-from kubechronicle.actors.loops.causes import NO_CHANGE, state_or_deletion
-from kubechronicle.actors.loops.conditions import with_condition
-from kubechronicle.actors.loops.edits import edit_if_exists
+from kubechronicle.actors.loops.edits import NO_CHANGE, edit_if_exists, state_or_deletion, with_condition
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.store import Store
@@ -220,7 +218,7 @@ class ApiServiceAvailability:
         return found.reason != "FailedDiscoveryCheck"
 
     def _cause(self, service: ServiceReference) -> int:
-        """Return the revision of the newest change of the objects that lead to a server (loops/causes.py)."""
+        """Return the revision of the newest change of the objects that lead to a server (loops/edits.py)."""
         reads = self._store.reads
         entry = reads.peek(SERVICES, service.namespace, service.name)
         slices = [

@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import trio
 
-from kubechronicle.actors.loops.conditions import with_condition
+from kubechronicle.actors.loops.edits import with_condition
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects, NoForeignObjects
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue

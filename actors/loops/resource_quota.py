@@ -21,8 +21,7 @@ import trio
 from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.admission.resource_quota import QUOTAS, facts_of
 from kubechronicle.actors.large_work import LARGE
-from kubechronicle.actors.loops.causes import NO_CHANGE
-from kubechronicle.actors.loops.edits import edit_if_exists
+from kubechronicle.actors.loops.edits import NO_CHANGE, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.pauses import Pauses
@@ -57,7 +56,7 @@ class ResourceQuotaLoop:
         self._store = store
         self._quotas = store.registry.builtin("", "v1", QUOTAS)
         self._state = State(peek=store.reads.peek, entries=store.reads.entries)
-        self._pending: dict[str, int] = {}  # namespaces to be counted, each with the cause (causes.py)
+        self._pending: dict[str, int] = {}  # namespaces to be counted, each with the cause (edits.py)
         self._has_pending = trio.Event()
         self._followed: set[str] = set()  # resources
         self._measures = Measures(store)

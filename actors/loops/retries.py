@@ -15,8 +15,8 @@ import trio
 
 from kubechronicle.actors.errors import ActorError
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.restarts import delays
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 Each key is queued at most once and processed by one worker at a time. A key added while a worker processes it is
 processed once more afterwards. So the queue is bounded by the number of objects. Failed keys return after a delay. A
-key may have a cause, the revision of the change for which it was added (causes.py).
+key may have a cause, the revision of the change for which it was added (edits.py).
 """
 
 from __future__ import annotations

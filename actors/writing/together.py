@@ -1,7 +1,7 @@
 """Several writes in one transaction: all are committed, with consecutive revisions, or none is.
 
     lock the keys of companion changes      of all writes, in sorted order, so that nobody deadlocks
-    prepare one after the other             each on the views and on the changes before it (overlay.py)
+    prepare one after the other             each on the views and on the changes before it
     commit one transaction                  through the resource actor of the first object; the log has the last word
     otherwise catch up and start over       another write came first, or the view was out of date
 

@@ -25,8 +25,7 @@ from kubechronicle.eventlog.errors import Compacted, LogCorrupt, LogError, LogUn
 from kubechronicle.eventlog.log import Claim, RevisionLog
 from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.queries.branches import BranchAnswer, BranchFull, BranchGone, BranchHead, BranchOutcome
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.states import StatePair

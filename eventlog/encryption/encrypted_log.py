@@ -19,13 +19,11 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from kubechronicle.eventlog.encryption.contents import EncryptedContents
+from kubechronicle.eventlog.encryption.contents import ENCRYPTED_BODY, EncryptedContents
 from kubechronicle.eventlog.encryption.errors import NeedsKey, TransformError
-from kubechronicle.eventlog.encryption.stored_form import ENCRYPTED_BODY
 from kubechronicle.eventlog.log import Claim, RevisionLog
 from kubechronicle.eventlog.positions import Position, RowIdentity
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.states import ObjectState, StatePair

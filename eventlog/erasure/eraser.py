@@ -39,9 +39,8 @@ from kubechronicle.eventlog.integrity.digests import columns_digest
 from kubechronicle.eventlog.integrity.erasures import ErasedPart, Erasure, Tombstone
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.postgres import rows
-from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
+from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held, shared_appends
 from kubechronicle.eventlog.postgres.session import Row, Session
-from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.postgres.sql import APPEND
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Rejected, Transaction, Who
 from kubechronicle.eventlog.retention import archives

@@ -27,8 +27,8 @@ import orjson
 
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.postgres import rows
+from kubechronicle.eventlog.postgres.locks import shared_appends
 from kubechronicle.eventlog.postgres.session import Session
-from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 
 RESOURCE: Final = "witnesses.history.kubechronicle.dev"
 ACTOR: Final = "kubechronicle"

@@ -18,7 +18,7 @@ from kubechronicle.eventlog.queries.branches import (
     BranchHead,
     BranchOutcome,
 )
-from kubechronicle.eventlog.queries.chunks import Chunk, bounded, record_size
+from kubechronicle.eventlog.queries.changes import Chunk, bounded, record_size
 from kubechronicle.eventlog.records import Key, Record, Who
 
 

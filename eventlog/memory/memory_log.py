@@ -12,8 +12,11 @@ Faults: ``fail_next`` scripts faults of the next calls. ``hold`` stops calls at 
 
 from __future__ import annotations
 
+import enum
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -21,16 +24,13 @@ from itertools import takewhile
 import trio
 
 from kubechronicle.eventlog.availability import Availability
-from kubechronicle.eventlog.errors import NotSoleAppender, OutcomeUnknown
+from kubechronicle.eventlog.errors import LogUnavailable, NotSoleAppender, OutcomeUnknown
 from kubechronicle.eventlog.log import Claim
-from kubechronicle.eventlog.memory.faults import Fault, FaultInjection
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.positions import Position, RowIdentity
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import Chunk, bounded, pair_size, record_size
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk, bounded, pair_size, record_size, within_history
 from kubechronicle.eventlog.queries.density import Count, DensityQuery, counted
 from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery, grouped
-from kubechronicle.eventlog.queries.retained import within_history
 from kubechronicle.eventlog.queries.states import StatePair, merged, state_size
 from kubechronicle.eventlog.records import (
     Batch,
@@ -40,6 +40,84 @@ from kubechronicle.eventlog.records import (
     Moment,
     Record,
 )
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+#
+# Faults of the log in memory for tests: scripted errors, and gates at named points.
+
+
+class Fault(enum.Enum):
+    """The fault of one scripted call."""
+
+    UNAVAILABLE = "the database does not answer; nothing happens"
+    LOST_BEFORE_COMMIT = "the connection breaks after sending, and the server drops the transaction"
+    LOST_AFTER_COMMIT = "the transaction commits, then the connection breaks before the answer"
+    LOST_IN_FLIGHT = "the connection breaks, and the transaction may still arrive: see deliver_straggler"
+
+
+class FaultGate:
+    """Stops calls at a held point until ``release``."""
+
+    def __init__(self) -> None:
+        self._released = trio.Event()
+        self._arrived = trio.Event()
+        self.arrivals = 0
+
+    async def wait_arrived(self) -> None:
+        """Return when at least one call has reached the point."""
+        await self._arrived.wait()
+
+    def release(self) -> None:
+        self._released.set()
+
+    async def pass_through(self) -> None:
+        self.arrivals += 1
+        self._arrived.set()
+        await self._released.wait()
+
+
+class FaultInjection:
+    """The part of MemoryLog that fails and delays its calls."""
+
+    def __init__(self) -> None:
+        self.calls: defaultdict[str, int] = defaultdict(int)
+        """How often each call was made, for tests that count round trips."""
+        self._script: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self._gates: dict[str, FaultGate] = {}
+
+    def fail_next(self, call: str, *faults: Fault) -> None:
+        """Let the next calls of this name meet these faults, one each: ``append``, ``settle``, ``head``, ``read``,
+        ``read_resource``, ``load``, ``get_at``, ``list_at``, …"""
+        self._script[call].extend(faults)
+
+    @contextmanager
+    def hold(self, point: str) -> Iterator[FaultGate]:
+        """Stop calls at the point within the block.
+
+        A call's name is the point before its effect. ``append.committed``, ``head.read`` and ``read.read`` are the
+        points between effect and return.
+        """
+        gate = self._gates[point] = FaultGate()
+        try:
+            yield gate
+        finally:
+            gate.release()
+            del self._gates[point]
+
+    async def _enter(self, call: str) -> Fault | None:
+        self.calls[call] += 1
+        await trio.lowlevel.checkpoint()
+        await self._reach(call)
+        fault = self._script[call].popleft() if self._script[call] else None
+        if fault is Fault.UNAVAILABLE:
+            raise LogUnavailable(f"scripted: {call} found no database")
+        return fault
+
+    async def _reach(self, point: str) -> None:
+        gate = self._gates.get(point)
+        if gate is not None:
+            await gate.pass_through()
+
 
 # -- claims ------------------------------------------------------------------------------------------------------------
 #

@@ -130,7 +130,7 @@ _MAY_HAVE_REASON: Final = f"""(strpos(lower(reason collate "C"), {VALUE}) > 0 or
 
 
 def conditions_on_marks(query: ChangeQuery, arguments: list[Any]) -> list[str]:
-    """Return the conditions on a row by the marks of the query (queries/retained.py); append their arguments."""
+    """Return the conditions on a row by the marks of the query (queries/changes.py); append their arguments."""
     conditions = []
     for mark, resources in query.floors:
         arguments.append(list(resources))

@@ -37,7 +37,7 @@ from kubechronicle.eventlog.postgres.session import (
     Session,
 )
 from kubechronicle.eventlog.postgres.setup import settings, urls
-from kubechronicle.eventlog.postgres.setup.poolers import refuse_transaction_mode
+from kubechronicle.eventlog.postgres.setup.settings import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.sqlstates import ROW_ERRORS, error_of
 
 T = TypeVar("T")
@@ -286,7 +286,7 @@ async def connect(
 
     ``bound``: seconds to wait for an answer.
     ``primary``: to a server that takes writes; False: as target_session_attrs in the URL says, by default to any.
-    ``pooled``: through a pooler in transaction mode, so nothing may outlast a transaction (setup/poolers.py).
+    ``pooled``: through a pooler in transaction mode, so nothing may outlast a transaction (setup/settings.py).
     """
     target = urls.parse(url)
     loop = ConnectionLoop(target.addresses, target.timeout)  # type: ignore[abstract]  # has only the methods that asyncpg uses

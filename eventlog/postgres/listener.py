@@ -31,7 +31,7 @@ BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # between attempts to connect;
 
 NOTIFY = "select pg_notify($1, $2)"
 BRANCH = "branch "  # begins a payload about a branch, whose id follows (branch_rows.py)
-LOOK_AT_CLAIM = "room"  # payload that makes the sole appender look for a request (shared_appends.py)
+LOOK_AT_CLAIM = "room"  # payload that makes the sole appender look for a request (locks.py)
 CLAIM_POLL_SECONDS = 5.0  # as long as no notification arrives, a request waits for this
 CLAIM_PAUSE_SECONDS = 0.02  # between two looks for a request
 LOOKS, LOOKS_PER_SECOND = 100, 200.0  # looks at once, and then per second: a look is two short queries

@@ -20,7 +20,9 @@ from typing import Final
 
 import trio
 
-from kubechronicle.eventlog.errors import unwrapped
+from kubechronicle.eventlog.errors import LogUnavailable, unwrapped
+from kubechronicle.eventlog.postgres import sql
+from kubechronicle.eventlog.postgres.listener import CHANNEL, LOOK_AT_CLAIM, NOTIFY
 from kubechronicle.eventlog.postgres.session import ConnectionLost, LockTimeout, Session
 
 
@@ -118,3 +120,28 @@ async def is_held_by_earlier_version(session: Session, key: int, *, rights: str)
     False without the lock, too, if a role without the rights holds it: then no earlier version can take it either.
     """
     return bool((await session.fetch(_FORMER.format(rights=rights), key))[0][0])
+
+
+# -- shared appends ----------------------------------------------------------------------------------------------------
+#
+# A request that the sole appender release its claim, so that others may append for a moment (consistency.py).
+#
+# The request is a lock (locks.py), and claim_sole fails while it is held. A notification only makes the server look
+# sooner: every role that can connect can send one.
+
+
+PATIENCE = 10.0  # seconds; a running server releases its claim within a few milliseconds
+INTERVAL = 0.05
+
+
+@asynccontextmanager
+async def shared_appends(session: Session) -> AsyncIterator[None]:
+    """Within the block, any client may call append(). LogUnavailable: the sole appender keeps its claim."""
+    async with held(session, APPENDS, on_wait=on_nothing):
+        with trio.move_on_after(PATIENCE) as patience:
+            while (await session.fetch(sql.CLAIMED))[0][0]:
+                await session.fetch(NOTIFY, CHANNEL, LOOK_AT_CLAIM)
+                await trio.sleep(INTERVAL)
+        if patience.cancelled_caught:
+            raise LogUnavailable("the server that runs this database does not let others append; is it suspended?")
+        yield

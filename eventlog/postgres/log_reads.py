@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Final
 
 from kubechronicle.eventlog.errors import (
     BeforeHistory,
@@ -20,18 +21,93 @@ from kubechronicle.eventlog.errors import (
     UnknownMoment,
 )
 from kubechronicle.eventlog.positions import Position, RowIdentity
-from kubechronicle.eventlog.postgres import change_sql, clocks, density_sql, group_sql, rows, sql
-from kubechronicle.eventlog.postgres.bounded_reads import FEW, fetch_bounded
+from kubechronicle.eventlog.postgres import change_sql, clocks, count_sql, rows, sql
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.servers import SEEN, DatabaseSize
-from kubechronicle.eventlog.postgres.session import Row, Session, SessionPool
+from kubechronicle.eventlog.postgres.session import ConnectionLost, Row, Session, SessionPool
+from kubechronicle.eventlog.queries import changes as chunks
 from kubechronicle.eventlog.queries import density, groups
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk, within_history
 from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
-from kubechronicle.eventlog.queries.retained import within_history
 from kubechronicle.eventlog.queries.states import STATE_BYTES, ObjectState, StatePair
 from kubechronicle.eventlog.records import Head, Key, Moment, Operation, Record
+
+# -- bounded reads -----------------------------------------------------------------------------------------------------
+#
+# Reads that are bounded by bytes: the rows come in small parts from a cursor, until they have enough bytes.
+#
+# Postgres can't tell the length of a stored object without decompressing it, so a statement can't bound the bytes
+# itself.
+
+
+FEW: Final = 8
+"""Rows that are read without a cursor, which takes three more round trips."""
+
+PART: Final = 512
+"""Most objects in the rows that a cursor returns at once. Their bytes are known when they have arrived."""
+PART_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of such rows, after which the connection is dropped: large objects have followed small ones."""
+SMALL_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of rows that are read without a cursor, as they are usually small. With more, the connection is dropped."""
+SMALL_PART: Final = 8
+"""Most objects in the rows that are returned at once by the second attempt, whatever their bytes."""
+
+
+async def fetch_bounded(
+    pool: SessionPool,
+    statement: str,
+    *arguments: object,
+    limit: int,
+    size: Callable[[Row], int],
+    objects: int = 2,
+    enough: int = 0,
+    small: bool = False,
+) -> Chunk[Row]:
+    """Return the rows of a statement that has a ``limit``, up to the part that has enough bytes. LogUnavailable.
+
+    ``size``: returns the bytes of the objects in a row. ``objects``: their number. ``enough``: 0: CHUNK_BYTES.
+    ``small``: all rows together are usually small, and read at once.
+    """
+    if limit <= FEW:
+        return Chunk(await pool.fetch(statement, *arguments))
+    if small:
+        try:
+            async with pool.session() as session:
+                return Chunk(await session.fetch(statement, *arguments, most_bytes=SMALL_BYTES))
+        except ConnectionLost:  # as below
+            pool.drop_idle()
+    read = partial(_fetch_with_cursor, pool, statement, *arguments, size=size, enough=enough or chunks.CHUNK_BYTES)
+    try:
+        return await read(most=PART // objects, most_bytes=PART_BYTES)
+    except ConnectionLost:  # an idle connection that died unnoticed, as in Pool.fetch; or there were too many bytes
+        pool.drop_idle()
+    return await read(most=SMALL_PART // objects, most_bytes=None)
+
+
+async def _fetch_with_cursor(
+    pool: SessionPool,
+    statement: str,
+    *arguments: object,
+    size: Callable[[Row], int],
+    enough: int,
+    most: int,
+    most_bytes: int | None,
+) -> Chunk[Row]:
+    result: Chunk[Row] = Chunk()
+    total = 0
+    async with (
+        pool.session() as session,
+        session.reading(),
+        aclosing(session.rows(statement, *arguments, chunk=most, size=size, most_bytes=most_bytes)) as parts,
+    ):
+        async for part in parts:
+            result += part
+            total += sum(map(size, part))
+            if total >= enough:
+                result.cut = True
+                break
+    return result
+
 
 QUICK_BOUND = 5.0  # seconds to wait for the answer to queries of milliseconds, which all readers wait for
 LOAD_CHUNK = 1000  # objects at a time: some 4 MB of typical ones
@@ -157,12 +233,12 @@ class LogReads:
         return (await fetch(self._pool, statement, *arguments)).map(change_sql.state_of)
 
     async def density(self, query: density.DensityQuery) -> list[density.Count]:
-        edges = [row[0] for row in await self._pool.fetch(density_sql.EDGES, list(query.edges))]
+        edges = [row[0] for row in await self._pool.fetch(count_sql.EDGES, list(query.edges))]
         changes = within_history(density.within(query.changes, edges), await self.head())
         query = replace(query, changes=changes)
         revisions = query.changes.until - query.changes.after
         density.check_limit(revisions, query)
-        statement, arguments = density_sql.statement(query, edges, await self._short_resources())
+        statement, arguments = count_sql.counts_over_time(query, edges, await self._short_resources())
         return [density.Count(*row) for row in await self._pool.fetch(statement, *arguments)] if revisions > 0 else []
 
     async def groups(self, query: GroupQuery) -> list[ChangeGroup]:
@@ -172,7 +248,7 @@ class LogReads:
         if changes.after >= changes.until:
             return []
         groups.check_limit(changes.after + 1, changes.until, query)
-        statement, arguments = group_sql.statement(query, await self._short_resources())
+        statement, arguments = count_sql.counts_by_columns(query, await self._short_resources())
         found = await self._pool.fetch(statement, *arguments)
         return [ChangeGroup(tuple(row[:-3]), row[-3], row[-2], row[-1]) for row in map(tuple, found)]
 

@@ -1,6 +1,6 @@
 """PostmasterEpoch: the number of the current postmaster of the embedded Postgres.
 
-Separate from sole_appender.py, so that Postgres can be launched before that module is imported.
+Separate from consistency.py, so that Postgres can be launched before that module is imported.
 """
 
 from __future__ import annotations

@@ -23,13 +23,13 @@ APPEND = (
     " $18, $19, $20, $21, $22, null)"
 )
 
-# $1 token of the server that claims to append alone (sole_appender.py).
+# $1 token of the server that claims to append alone (consistency.py).
 CLAIM = "select head, compacted_long, compacted_of, claimed from kubechronicle.claim_sole($1)"
 
 # $1 the same token, on another connection of that server.
 CLAIMANT = "select set_config('kubechronicle.sole', $1, false)"
 
-# True while a client holds the lock for shared appends (shared_appends.py).
+# True while a client holds the lock for shared appends (locks.py).
 APPENDS_ARE_SHARED = "select kubechronicle.appends_are_shared()"
 
 # True if a server holds a claim under the current postmaster.

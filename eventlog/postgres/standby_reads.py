@@ -24,8 +24,7 @@ import trio
 from kubechronicle.eventlog.errors import LogUnavailable, SetupError
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND, LogReads
 from kubechronicle.eventlog.postgres.session import Session, SessionPool
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
 from kubechronicle.eventlog.queries.states import StatePair

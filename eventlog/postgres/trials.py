@@ -19,13 +19,13 @@ from uuid import uuid4
 import trio
 
 from kubechronicle.eventlog.availability import Availability
-from kubechronicle.eventlog.backoff import delays
 from kubechronicle.eventlog.errors import Blocked, Diverged, LogError, LogUnavailable, NotSoleAppender
 from kubechronicle.eventlog.postgres import clocks, rows
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.session import ConnectionSilent, LockTimeout, Row, Session, SessionPool
 from kubechronicle.eventlog.postgres.sqlstates import STATEMENT_TIMEOUT
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
+from kubechronicle.eventlog.restarts import delays
 
 TRIAL_BOUND: Final = 10.0  # seconds; a trial takes milliseconds
 BLOCKER_BOUND: Final = 2.0  # seconds to find the session that holds a lock

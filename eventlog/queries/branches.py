@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import Chunk
 from kubechronicle.eventlog.records import Key, Record, Who
 
 MOST_BYTES: Final = 64 * 1024 * 1024

@@ -9,11 +9,11 @@ statement of postgres/change_sql.py. Conditions on the contents of objects are n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
-from kubechronicle.eventlog.records import Operation, Record
+from kubechronicle.eventlog.records import Head, Operation, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class ChangeQuery:
     audit_id. A reader of many changes saves a quarter of the cost.
     ``rare``: few changes match the other conditions, so reading all of these costs less than reading the namespace's.
     ``floors``: revisions, each with the resources whose changes must be above it.
-    ``rest``: the same for all resources but those in ``named``. retained.py sets these three.
+    ``rest``: the same for all resources but those in ``named``. changes.py sets these three.
     """
 
     after: int = 0
@@ -124,3 +124,95 @@ TEXTS: Final[dict[str, Callable[[Record], tuple[str, ...]]]] = {
     "reason": _of_who("reason"),
 }
 """The columns with text conditions, each with a function that returns its texts from a record."""
+
+
+# -- retained ----------------------------------------------------------------------------------------------------------
+#
+# The marks of retention as conditions of a query: no change at or below its resource's mark is found.
+#
+# Rows below a mark stay stored until their partition is dropped, and those copied forward for longer. Reads of the
+# past, watches and SQL hide them; so do searches for changes, and counts of them.
+#
+#     marks    events 900, pods 700, all others 300
+#     after    300: no row at or below it is in history
+#     floors   ((900, ("events",)), (700, ("pods",)))
+#     rest     0: ``after`` is enough for all others
+
+
+def within_history(query: ChangeQuery, head: Head) -> ChangeQuery:
+    """Return the query restricted to the changes above the marks."""
+    if query.resources:
+        marks = {resource: head.compacted_for(resource) for resource in query.resources}
+        after = max(query.after, min(marks.values()))
+        return replace(query, after=after, floors=_floors(marks, after))
+    marks = {name: mark for name, mark in head.compacted_of.items() if name not in query.not_resources}
+    after = max(query.after, min([head.compacted, *marks.values()]))
+    rest = head.compacted if head.compacted > after else 0
+    return replace(query, after=after, floors=_floors(marks, after), rest=rest, named=tuple(sorted(marks)) * bool(rest))
+
+
+def _floors(marks: dict[str, int], after: int) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Return the marks above ``after``, each with its resources."""
+    return tuple(
+        (mark, tuple(sorted(name for name, its_mark in marks.items() if its_mark == mark)))
+        for mark in sorted(set(marks.values()), reverse=True)
+        if mark > after
+    )
+
+
+# -- chunks ------------------------------------------------------------------------------------------------------------
+#
+# Chunks: the results of reads that end at a number of rows or of bytes, which bounds the memory of large objects.
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+CHUNK_BYTES = 2 * 1024 * 1024
+"""Bytes of objects after which a read ends: two ConfigMaps of the largest size. The next row begins the next read."""
+
+
+class Chunk(list[T]):
+    """Rows of a read.
+
+    ``cut``: it ended because of their bytes, and more rows may follow.
+    ``until``: no other row follows up to this revision, even if the read was to end before; 0: not known.
+    """
+
+    cut = False
+    until = 0
+
+    def map(self, change: Callable[[T], U]) -> Chunk[U]:
+        """Return the same chunk of other rows."""
+        changed = Chunk(map(change, self))
+        changed.cut, changed.until = self.cut, self.until
+        return changed
+
+    def is_last(self, limit: int) -> bool:
+        """Return True if nothing follows a read of at most ``limit`` rows."""
+        return len(self) < limit and not self.cut
+
+
+def bounded(rows: Iterable[T], limit: int, size: Callable[[T], int]) -> Chunk[T]:
+    """Return the first rows: at most ``limit``, up to the one that reaches CHUNK_BYTES."""
+    chunk: Chunk[T] = Chunk()
+    total = 0
+    for row in rows:
+        if len(chunk) == limit:
+            break
+        if total >= CHUNK_BYTES:
+            chunk.cut = True
+            break
+        chunk.append(row)
+        total += size(row)
+    return chunk
+
+
+def record_size(record: Record) -> int:
+    return len(record.body)
+
+
+def pair_size(pair: tuple[Record, Record | None]) -> int:
+    """Return the bytes of a record and of the one it replaced."""
+    record, previous = pair
+    return len(record.body) + (len(previous.body) if previous is not None else 0)

@@ -29,9 +29,8 @@ import orjson
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable, NotArchived
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.listener import CHANNEL, NOTIFY
-from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
+from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held, shared_appends
 from kubechronicle.eventlog.postgres.session import ConnectionLost, Session
-from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.records import Head
 from kubechronicle.eventlog.retention import archives

@@ -18,9 +18,8 @@ from kubechronicle.eventlog.records import Head, Record
 from kubechronicle.eventlog.views.progress import ViewProgress
 from kubechronicle.eventlog.views.sorted_store import page_of
 from kubechronicle.eventlog.views.view import Follow, View, ViewStatistics
-from kubechronicle.eventlog.watching.cursors import WatchCursor
+from kubechronicle.eventlog.watching.cursors import ReadHistory, ReadObject, WatchCursor
 from kubechronicle.eventlog.watching.dispatcher import Dispatcher
-from kubechronicle.eventlog.watching.sources import ReadHistory, ReadObject
 
 __all__ = ["NOTHING", "Describe", "Entry", "Event", "View", "ViewStatistics", "Views", "entry_of", "page_of", "seal"]
 

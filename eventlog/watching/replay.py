@@ -21,8 +21,7 @@ from typing import Protocol
 import trio
 
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.eventlog.watching.cursors import WatchCursor, read_events
-from kubechronicle.eventlog.watching.sources import HistorySource
+from kubechronicle.eventlog.watching.cursors import HistorySource, WatchCursor, read_events
 
 
 class ReplayOver(Exception):

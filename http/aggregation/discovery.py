@@ -26,8 +26,7 @@ from kubechronicle.api.registry.api_services import (
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.views.views import Views
-from kubechronicle.http.aggregation.backends import Backends
-from kubechronicle.http.aggregation.checks import AGGREGATOR, TIMEOUT
+from kubechronicle.http.aggregation.backends import AGGREGATOR, TIMEOUT, Backends
 from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.routes import Routes
 from kubechronicle.http.outgoing.client import Answer, AskError

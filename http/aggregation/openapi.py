@@ -21,8 +21,7 @@ import trio
 from kubechronicle.api.codecs.errors import EncodeError
 from kubechronicle.api.openapi import conversion, merging, messages
 from kubechronicle.api.registry.api_services import ApiService
-from kubechronicle.http.aggregation.backends import Backends
-from kubechronicle.http.aggregation.checks import TIMEOUT
+from kubechronicle.http.aggregation.backends import TIMEOUT, Backends
 from kubechronicle.http.aggregation.routes import Routes
 from kubechronicle.http.outgoing.client import AskError
 

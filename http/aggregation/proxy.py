@@ -24,23 +24,31 @@ from kubechronicle.api.registry.api_services import ApiService
 from kubechronicle.http.aggregation.backends import Backends
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context
+from kubechronicle.http.headers import CURRENT, TRACEPARENT
 from kubechronicle.http.messages import SWITCHED, Request, Response, Upgrade
 from kubechronicle.http.outgoing.client import AskError
-from kubechronicle.http.proxying.answers import CACHE_CONTROL, HOP_BY_HOP, answer_of, named_by_connection, passed_fields
+from kubechronicle.http.proxying.answers import (
+    CACHE_CONTROL,
+    HOP_BY_HOP,
+    PATH_CHARACTERS,
+    LinkRewriter,
+    answer_of,
+    named_by_connection,
+    passed_fields,
+)
 from kubechronicle.http.proxying.backend_request import BackendDrain, BackendFailed, close_now
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
-from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
-from kubechronicle.http.proxying.sending import body_begin, send_request
 from kubechronicle.http.proxying.switching import (
     SWITCHING_PROTOCOLS,
     SwitchFailed,
+    body_begin,
     pass_through,
     read_error,
     require_switch,
+    send_request,
     switch,
 )
-from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
 
 # -- upgrades ----------------------------------------------------------------------------------------------------------
 #

@@ -49,7 +49,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.messages import HeaderList, Request, Response, Upgrade
-from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
+from kubechronicle.http.outgoing.backoff import RateLimitedLog
 from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 
 log = logging.getLogger(__name__)

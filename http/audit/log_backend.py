@@ -28,7 +28,7 @@ from kubechronicle.api.values.caches import CACHES
 from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
 from kubechronicle.http.audit.log_file import DAY, MEBIBYTE, LogFile
 from kubechronicle.http.audit.metrics import AuditMetrics
-from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
+from kubechronicle.http.outgoing.backoff import RateLimitedLog
 
 log = logging.getLogger(__name__)
 

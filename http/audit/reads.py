@@ -37,7 +37,7 @@ from kubechronicle.http.context import (
     shown_uri,
 )
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
+from kubechronicle.http.outgoing.backoff import RateLimitedLog
 from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 
 log = logging.getLogger(__name__)

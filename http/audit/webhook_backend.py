@@ -20,9 +20,8 @@ import trio
 from kubechronicle.api.audit.events import HEAD, AuditEvent, Offered
 from kubechronicle.http.audit.backends import BATCH, MOST_BYTES, Delivery, WebhookSettings, log_lost
 from kubechronicle.http.audit.metrics import AuditMetrics
-from kubechronicle.http.outgoing.backoff import Backoff
+from kubechronicle.http.outgoing.backoff import Backoff, RateLimitedLog
 from kubechronicle.http.outgoing.client import AskError, Client
-from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.user import CredentialRejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, Identified, User
 from kubechronicle.http.messages import Request
 
 # -- token file --------------------------------------------------------------------------------------------------------

@@ -24,8 +24,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kubechronicle.eventlog.views.views import Views
-from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.user import User
+from kubechronicle.http.authentication.user import Identified, User
 
 NAMESPACE: Final = "kube-system"
 SECRET_TYPE: Final = "bootstrap.kubernetes.io/token"

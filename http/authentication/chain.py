@@ -2,16 +2,15 @@
 
 First the authenticating proxy and client certificates, then bearer tokens, then anonymous. The first success decides.
 If none succeeds and one rejected its credential, the request is unauthenticated (401). Otherwise it is anonymous, where
-that is allowed. NeedsExternalAnswer (interfaces.py) passes through to the caller.
+that is allowed. NeedsExternalAnswer (user.py) passes through to the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kubechronicle.api.values.caches import kept
-from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.bearer import (
     EXTRA_SPACE,
     SUBPROTOCOL,
@@ -20,20 +19,45 @@ from kubechronicle.http.authentication.bearer import (
     has_extra_space,
     subprotocol_token,
 )
-from kubechronicle.http.authentication.interfaces import Authenticator, Identified, TokenAuthenticator
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
-from kubechronicle.http.authentication.token_cache import HasCache
 from kubechronicle.http.authentication.user import (
     ANONYMOUS_USER,
+    Authenticator,
     CredentialRejected,
+    Identified,
     NoCredential,
     NotSeen,
+    TokenAuthenticator,
     User,
     authenticated,
 )
+from kubechronicle.http.authentication.webhook import HasCache
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.messages import Request
+
+# -- anonymous ---------------------------------------------------------------------------------------------------------
+#
+# Requests without a credential: system:anonymous, unless --anonymous-auth=false or the paths say otherwise.
+
+
+class Anonymous:
+    """The rule for requests without a credential.
+
+    ``paths``: the only paths on which they are allowed, compared as a whole; empty: every path. They are
+    anonymous.conditions[].path of an AuthenticationConfiguration.
+    """
+
+    __slots__ = ("_paths", "enabled")
+
+    def __init__(self, enabled: bool = True, paths: Iterable[str] = ()) -> None:
+        self.enabled = enabled
+        self._paths = frozenset(paths)
+
+    def admits(self, path: str) -> bool:
+        """Return whether a request to this decoded path may be anonymous. If not, it is answered with 401."""
+        return self.enabled and (not self._paths or path in self._paths)
+
 
 INVALID: Final = "invalid bearer token"
 

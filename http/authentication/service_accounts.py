@@ -29,7 +29,6 @@ from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import View, Views
 from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.legacy_tokens import (
     SecretToken,
     TokenUses,
@@ -38,7 +37,7 @@ from kubechronicle.http.authentication.legacy_tokens import (
 )
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.token_issuer import KnownKeys, ServiceAccountIssuer
-from kubechronicle.http.authentication.user import CredentialRejected, NotSeen, User
+from kubechronicle.http.authentication.user import CredentialRejected, Identified, NotSeen, User
 
 USER_PREFIX: Final = "system:serviceaccount:"
 EXTRA: Final = "authentication.kubernetes.io/"

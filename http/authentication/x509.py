@@ -23,7 +23,7 @@ from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.eventlog.histograms import Histogram
 from kubechronicle.http.authentication.authorities import UNREADABLE, Bundle, chain_to, validity
 from kubechronicle.http.authentication.user import CREDENTIAL_ID, CredentialRejected, User
-from kubechronicle.http.loops import VIA, has_come_back
+from kubechronicle.http.headers import VIA, has_come_back
 from kubechronicle.http.messages import Request
 
 UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
@@ -157,7 +157,7 @@ class ClientCertificates:
         """Return the certificate's user, None without a certificate.
 
         Raises Rejected if the certificate is not valid for a client or names no user, or if a server has shown it on
-        behalf of a client (http/loops.py). kube-apiserver treats a certificate without a common name as anonymous;
+        behalf of a client (http/headers.py). kube-apiserver treats a certificate without a common name as anonymous;
         here its sender does not want to be anonymous.
         """
         if request.peer_certificate is None:

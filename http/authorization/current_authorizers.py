@@ -36,7 +36,7 @@ from kubechronicle.http.authorization.decision import (
     NamedAuthorizer,
     Privileged,
 )
-from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
+from kubechronicle.http.authorization.metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.node import FOLLOWED, NodeAuthorizer
 from kubechronicle.http.authorization.rbac import BINDINGS, ROLES, RbacAuthorizer
 from kubechronicle.http.authorization.view_follower import Following

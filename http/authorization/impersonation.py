@@ -40,7 +40,7 @@ from kubechronicle.http.authentication.user import (
     User,
 )
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
-from kubechronicle.http.authorization.impersonation_metrics import ImpersonationMetrics
+from kubechronicle.http.authorization.metrics import ImpersonationMetrics
 from kubechronicle.http.authorization.node import GROUP_NODES, NODE_PREFIX
 from kubechronicle.http.messages import Headers, utf8
 

@@ -19,7 +19,7 @@ from kubechronicle.actors.evaluation import bounded
 from kubechronicle.api import cel
 from kubechronicle.api.cel.types import BOOL, STRING, list_of, map_of, object_type
 from kubechronicle.api.values.caches import remembered
-from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
+from kubechronicle.http.authorization.metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.webhook import MatchFailed
 
 BUDGET: Final = 100_000

@@ -32,11 +32,9 @@ from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import NO_OPINION, Decision, NotInHistory, UserRules, Verdict
 from kubechronicle.http.authorization.view_follower import FollowedViews
 from kubechronicle.http.outgoing import backoff, reviews
-from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff
+from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff, RateLimitedLog
 from kubechronicle.http.outgoing.client import Answer, AskError, Client
-from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
-from kubechronicle.http.outgoing.single_flight import SingleFlight
-from kubechronicle.http.outgoing.ttl_cache import TtlCache
+from kubechronicle.http.outgoing.single_flight import SingleFlight, TtlCache
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from kubechronicle.api.values.durations import SECOND
 from kubechronicle.http.authorization.configuration import DENY, AuthorizationConfigurationError, WebhookConfiguration
 from kubechronicle.http.authorization.current_authorizers import AuthorizerWebhooks
 from kubechronicle.http.authorization.decision import Authorizer, Decision
-from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
+from kubechronicle.http.authorization.metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.webhook import WebhookAuthorizer, WebhookMetrics
 from kubechronicle.http.outgoing.client import TIMEOUT, Outgoing
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig

@@ -32,8 +32,7 @@ from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 from kubechronicle.http.authentication.bearer import bearer_token
-from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.user import ANONYMOUS_USER, CredentialRejected, NotSeen, User
+from kubechronicle.http.authentication.user import ANONYMOUS_USER, CredentialRejected, Identified, NotSeen, User
 from kubechronicle.http.authorization.decision import Decision, UserRules, Verdict, aggregate
 from kubechronicle.http.authorization.past import PastRights
 from kubechronicle.http.context import Context

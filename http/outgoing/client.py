@@ -19,22 +19,43 @@ from typing import Final
 
 import trio
 
+from kubechronicle.http.headers import CURRENT, TRACEPARENT
 from kubechronicle.http.outgoing.addresses import Reach
-from kubechronicle.http.outgoing.answers import LATE, answer_of, unusable
-from kubechronicle.http.outgoing.answers import Answer as Answer
 from kubechronicle.http.outgoing.calls import Unprocessed
-from kubechronicle.http.outgoing.connections import Connection
-from kubechronicle.http.outgoing.deadlines import NEVER
 from kubechronicle.http.outgoing.errors import AskError as AskError
 from kubechronicle.http.outgoing.errors import failed, shown
-from kubechronicle.http.outgoing.keep_alive import BadAnswer, RequestHead
-from kubechronicle.http.outgoing.metrics import FAILED
+from kubechronicle.http.outgoing.keep_alive import NEVER, BadAnswer, Received, RequestHead
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
-from kubechronicle.http.outgoing.pools import Pool, target_of
+from kubechronicle.http.outgoing.pools import Connection, Pool, PoolTarget, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
-from kubechronicle.http.outgoing.shared import Shared
-from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
+from kubechronicle.http.outgoing.shared import FAILED, Shared
 from kubechronicle.http.wire.heads import BadField
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+#
+# Answers of other servers, as callers see them.
+
+
+COMPRESSED: Final = "the answer is compressed though that was not asked for"
+LATE: Final = "no answer within the time-out"
+
+
+Answer = Received
+
+
+def answer_of(method: str, target: PoolTarget, found: Received) -> Answer:
+    """Return an answer of a kept connection. AskError: it is compressed."""
+    if "content-encoding" in found.headers and found.headers["content-encoding"].lower() != "identity":
+        raise failed(method, target.url, COMPRESSED)
+    return found
+
+
+def unusable(method: str, target: PoolTarget, error: BadAnswer) -> AskError:
+    """Return the error of an answer of a kept connection that cannot be used."""
+    if error.late:
+        return failed(method, target.url, LATE, timed_out=True)
+    return failed(method, target.url, str(error), transient=error.broken)
+
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,10 @@ import orjson
 
 from kubechronicle.api.admission.rejections import ImageVerdict
 from kubechronicle.http.outgoing import reviews
-from kubechronicle.http.outgoing.backoff import Backoff, ask_patiently
+from kubechronicle.http.outgoing.backoff import Backoff, RateLimitedLog, ask_patiently
 from kubechronicle.http.outgoing.client import TIMEOUT, Answer, AskError, Outgoing
-from kubechronicle.http.outgoing.rate_limited_log import RateLimitedLog
 from kubechronicle.http.outgoing.remote_server import RemoteServer
-from kubechronicle.http.outgoing.ttl_cache import TtlCache
+from kubechronicle.http.outgoing.single_flight import TtlCache
 from kubechronicle.http.outgoing.webhooks import go_error
 
 log = logging.getLogger(__name__)

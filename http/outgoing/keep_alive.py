@@ -1,25 +1,77 @@
 """Requests over kept HTTP/1.1 connections: a third of the CPU of httpx.
 
-For servers that do not speak HTTP/2 (connections.py). A request that was sent is never sent again (RFC 9110 §9.2.2).
+For servers that do not speak HTTP/2. A request that was sent is never sent again (RFC 9110 §9.2.2).
 
 Invariant: a connection is idle in the pool, or used by one task, or closed.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import httptools
 import msgspec
 import trio
 
-from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
 from kubechronicle.http.wire.heads import request_lines
 from kubechronicle.http.wire.http2.answers import encode_request
 from kubechronicle.http.wire.tls import TLSStream
+
+# -- deadlines ---------------------------------------------------------------------------------------------------------
+#
+# Deadlines of connections that wait for answers: one timer for all.
+#
+# A timer for each request, trio's cancel scope, costs as much as the encryption of a small request. Nearly all requests
+# are answered in time. So here a deadline is an entry of a dictionary, and one task sleeps until the earliest of them.
+# It closes the connections whose deadline has passed; their tasks are woken by that.
+
+
+NEVER: Final = math.inf
+
+
+class Closable(Protocol):
+    """A connection."""
+
+    def close_nowait(self) -> None:
+        """Close it. A task that waits on it is woken with an error."""
+        ...
+
+
+class Deadlines:
+    """``run`` must be running. ``len``: the number of connections that wait."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Closable, float] = {}
+        self._timer = trio.CancelScope()
+
+    def begin(self, connection: Closable, deadline: float) -> None:
+        """Close the connection at the deadline (trio time), unless ``end`` comes first."""
+        self._waiting[connection] = deadline
+        if deadline < self._timer.deadline:
+            self._timer.deadline = deadline
+
+    def end(self, connection: Closable) -> bool:
+        """Forget the deadline. True: it had not passed."""
+        return self._waiting.pop(connection, None) is not None
+
+    async def run(self) -> None:
+        """Close connections at their deadlines, until cancelled. It may run again after that."""
+        while True:
+            self._timer = trio.CancelScope(deadline=min(self._waiting.values(), default=NEVER))
+            with self._timer:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            for connection in [each for each, deadline in self._waiting.items() if deadline <= now]:
+                del self._waiting[connection]
+                connection.close_nowait()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
 
 DISCONNECTED: Final = "Server disconnected without sending a response."
 MAX_HEADERS: Final = 64 * 1024

@@ -22,8 +22,15 @@ import trio
 
 from kubechronicle.eventlog.wake_up import WOKEN
 from kubechronicle.http.outgoing.calls import Call, Unprocessed
-from kubechronicle.http.outgoing.deadlines import NEVER, Deadlines
-from kubechronicle.http.outgoing.keep_alive import DISCONNECTED, MAX_HEADERS, BadAnswer, Received, RequestHead
+from kubechronicle.http.outgoing.keep_alive import (
+    DISCONNECTED,
+    MAX_HEADERS,
+    NEVER,
+    BadAnswer,
+    Deadlines,
+    Received,
+    RequestHead,
+)
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.answers import AnswerDecoder, encode_length
 from kubechronicle.http.wire.http2.frames import ConnectionFailed, ErrorCode, FrameReader, Setting

@@ -21,9 +21,8 @@ import trio
 
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.messages import ClientDisconnected
-from kubechronicle.http.streaming.copying import LOOK, abort
+from kubechronicle.http.streaming.copying import LOOK, VANISHED, Silence, abort, limit_silence
 from kubechronicle.http.streaming.turns import StreamTurns, of_this_loop
-from kubechronicle.http.streaming.vanished import VANISHED, Silence, limit_silence
 from kubechronicle.http.wire.heads import BadField, request_lines
 from kubechronicle.http.wire.tls import TLSStream
 

@@ -2,7 +2,7 @@
 
 Lives here: the client's side of TLS, with files that are read again when they change. A dialed stream is read and
 written by its handler alone; nothing is pooled. A server that vanishes ends it within VANISHED seconds; sessions and
-uploads look after that themselves (streaming/vanished.py).
+uploads look after that themselves (streaming/copying.py).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import trio
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from kubechronicle.http.loops import via_field
+from kubechronicle.http.headers import via_field
 from kubechronicle.http.outgoing.networks import DIRECTLY, Connect, NotAllowed, ProxyFailed
-from kubechronicle.http.streaming.vanished import VANISHED, limit_silence
+from kubechronicle.http.streaming.copying import VANISHED, limit_silence
 from kubechronicle.http.wire.sockets import keep_alive
 from kubechronicle.http.wire.tls import TLSStream
 

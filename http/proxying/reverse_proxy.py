@@ -19,6 +19,8 @@ from kubechronicle.http.messages import SWITCHED, Request, Response
 from kubechronicle.http.proxying.answers import (
     CACHE_CONTROL,
     HOP_BY_HOP,
+    PATH_CHARACTERS,
+    LinkRewriter,
     answer_of,
     named_by_connection,
     passed_fields,
@@ -26,14 +28,14 @@ from kubechronicle.http.proxying.answers import (
 from kubechronicle.http.proxying.backend_request import BackendDrain, BackendFailed, Stream, close_now
 from kubechronicle.http.proxying.dialing import BackendServer, DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
-from kubechronicle.http.proxying.links import PATH_CHARACTERS, LinkRewriter
-from kubechronicle.http.proxying.sending import body_begin, send_request
 from kubechronicle.http.proxying.switching import (
     SWITCHING_PROTOCOLS,
     SwitchFailed,
+    body_begin,
     pass_through,
     read_error,
     require_switch,
+    send_request,
     switch,
 )
 from kubechronicle.http.streaming.pacing import paced

@@ -19,8 +19,8 @@ from kubechronicle.eventlog import request_parts
 from kubechronicle.eventlog.request_parts import Parts
 from kubechronicle.http.authentication.user import GROUP_MASTERS
 from kubechronicle.http.context import Context, Step, shown_uri
+from kubechronicle.http.headers import CURRENT, TRACEPARENT
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.traceparent import CURRENT, TRACEPARENT
 from kubechronicle.http.tracing.spans import RequestSpans, header
 from kubechronicle.http.tracing.tracing import Tracing
 

@@ -20,9 +20,9 @@ from opentelemetry.context import Context as TraceContext
 from opentelemetry.trace import Span, SpanContext, Tracer, set_span_in_context
 
 from kubechronicle.http.context import Context, Step
+from kubechronicle.http.headers import CURRENT
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.slow_requests import HANDLERS, trace_fields
-from kubechronicle.http.traceparent import CURRENT
 
 
 class RequestSpans:

@@ -24,7 +24,7 @@ from typing import Final, cast
 
 import trio
 
-from kubechronicle.http.wire.plain_socket import PlainSocket
+from kubechronicle.http.wire.sockets import PlainSocket
 from kubechronicle.http.wire.tls_buffered import BufferedTLSSocket
 
 RECORD = 16 * 1024

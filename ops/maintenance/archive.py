@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from kubechronicle.eventlog.encryption.stored_form import ENCRYPTED_BODY
+from kubechronicle.eventlog.encryption.contents import ENCRYPTED_BODY
 from kubechronicle.eventlog.integrity.erasures import is_tombstone
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.records import Operation

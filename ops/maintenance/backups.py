@@ -23,8 +23,8 @@ from kubechronicle.eventlog.postgres.connection import migrate, open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema, migrations
 from kubechronicle.eventlog.transfer.backup import write_backup
 from kubechronicle.eventlog.transfer.backup_file import BackupError, KeptHistory, Reader, TableRow
-from kubechronicle.eventlog.transfer.bumping import bump_revisions
 from kubechronicle.eventlog.transfer.checking import BackupCheck
+from kubechronicle.eventlog.transfer.ends import bump_revisions
 from kubechronicle.eventlog.transfer.restoring import BadTarget, Damaged, restore, revision_at
 from kubechronicle.eventlog.transfer.stored_rows import StoredRow
 from kubechronicle.ops import terminal

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from getpass import getuser
 
 from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres.locks import shared_appends
 from kubechronicle.eventlog.postgres.migrate import check_schema
-from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.postgres.database import maintenance_database

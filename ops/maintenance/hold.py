@@ -19,9 +19,9 @@ from typing import Final
 import orjson
 
 from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres.locks import shared_appends
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.postgres.session import Session
-from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.confidential import RESOURCE

@@ -31,8 +31,8 @@ from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.maintenance.witness import WitnessFlags, proof_of_log
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.progress import ProgressLine
+from kubechronicle.ops.server.encryption.chains import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.encryption.encryption import Encryption
-from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
 from kubechronicle.ops.settings import types
 from kubechronicle.ops.settings.conversion import converter
 from kubechronicle.ops.settings.settings import Settings

@@ -35,15 +35,15 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.errors import LogError, TransformError
 from kubechronicle.eventlog.postgres.connection import open_session
+from kubechronicle.eventlog.postgres.locks import shared_appends
 from kubechronicle.eventlog.postgres.rows import storable
-from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Record, Rejected, Transaction, Who
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.postgres.database import maintenance_database
+from kubechronicle.ops.server.encryption.chains import encryption_plan
 from kubechronicle.ops.server.encryption.encryption import Encryption
-from kubechronicle.ops.server.encryption.plan import encryption_plan
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.version import program_version
 

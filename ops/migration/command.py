@@ -30,8 +30,8 @@ from kubechronicle.ops.migration.etcd_import import EtcdImport, expected_of
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
 from kubechronicle.ops.progress import ProgressLine
+from kubechronicle.ops.server.encryption.chains import encryption_plan
 from kubechronicle.ops.server.encryption.encryption import Encryption
-from kubechronicle.ops.server.encryption.plan import encryption_plan
 from kubechronicle.ops.settings.settings import Settings
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.postgres.account import Account
+from kubechronicle.ops.postgres.processes import Account
 
 OLDEST_MAJOR = 15
 # Root copies the wheel's programs here if the account of Postgres cannot enter their folder (below /root, say).

@@ -22,9 +22,8 @@ from urllib.parse import quote
 
 from kubechronicle.ops.errors import PostgresFailed
 from kubechronicle.ops.postgres import launcher as postgres_launcher
-from kubechronicle.ops.postgres.account import Account, account_for, give
 from kubechronicle.ops.postgres.binaries import Programs, find_programs
-from kubechronicle.ops.postgres.processes import end_leftovers
+from kubechronicle.ops.postgres.processes import Account, account_for, end_leftovers, give
 
 SUPERUSER = "kubechronicle"
 DATABASE = "postgres"

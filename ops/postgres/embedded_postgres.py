@@ -11,7 +11,7 @@ Failures:
     two servers on one dir  the second reports that the lock is held
 
 Invariant: only the holder of the lock launches a postmaster, and only when no process works in the cluster. Before the
-launch it begins a new epoch, which ends the guarantees of the old one (eventlog/sole_appender.py).
+launch it begins a new epoch, which ends the guarantees of the old one (eventlog/consistency.py).
 The main thread launches the database: the signal at the parent's death is tied to that thread, not to the process.
 """
 

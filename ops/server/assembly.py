@@ -10,7 +10,7 @@ import trio
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import Supervisor
-from kubechronicle.eventlog.sole_appender import SoleAppender
+from kubechronicle.eventlog.consistency import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.app import HttpApplication

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
 from kubechronicle.http.authentication import request_header, x509
-from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.authorities import Authorities, Bundle
 from kubechronicle.http.authentication.bearer import StaticTokens, TokenFileError, parse_token_file
-from kubechronicle.http.authentication.interfaces import Authenticator, TokenAuthenticator
+from kubechronicle.http.authentication.chain import Anonymous
 from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy, ProxyHeaders
+from kubechronicle.http.authentication.user import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.webhook import TokenWebhook
 from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig

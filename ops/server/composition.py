@@ -17,13 +17,12 @@ from prometheus_client.registry import Collector
 from kubechronicle.actors.admission.state import State
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.branches.branches import Branches
-from kubechronicle.actors.branches.creation import BranchCreation
-from kubechronicle.actors.branches.expiry import BranchExpiry
+from kubechronicle.actors.branches.lifetime import BranchCreation, BranchExpiry
 from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.history.tags import TagTargets, moments_of
-from kubechronicle.actors.loops.log_losses import LogLosses
+from kubechronicle.actors.loops.event_recorder import LogLosses
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
@@ -55,14 +54,11 @@ from kubechronicle.ops.server.admission import create_namespace
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.audit import access_recorder, audit_parts, read_recorder
-from kubechronicle.ops.server.branches.branch_parts import BranchMaker
-from kubechronicle.ops.server.branches.rules import BranchRules
+from kubechronicle.ops.server.branches.branch_parts import BranchMaker, BranchRules
 from kubechronicle.ops.server.collectors import process
-from kubechronicle.ops.server.collectors.admission import AdmissionCollector
+from kubechronicle.ops.server.collectors.admission import AdmissionCollector, RuleCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
-from kubechronicle.ops.server.collectors.large_work import LargeWorkCollector
-from kubechronicle.ops.server.collectors.queues import QueueCollector
-from kubechronicle.ops.server.collectors.rules import RuleCollector
+from kubechronicle.ops.server.collectors.queues import LargeWorkCollector, QueueCollector
 from kubechronicle.ops.server.collectors.server_metrics import readings
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, gated_loops, led

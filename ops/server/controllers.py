@@ -27,9 +27,8 @@ from kubechronicle.actors.loops.gated.storage_versions import StorageVersionLoop
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
 from kubechronicle.actors.loops.policy_status import PolicyStatusLoop
 from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
-from kubechronicle.actors.loops.service_accounts.account_tokens import AccountTokens
-from kubechronicle.actors.loops.service_accounts.default_account import ServiceAccountLoop
-from kubechronicle.actors.loops.service_accounts.root_ca_publisher import RootCAPublisher
+from kubechronicle.actors.loops.service_accounts.namespace_objects import RootCAPublisher, ServiceAccountLoop
+from kubechronicle.actors.loops.service_accounts.tokens import AccountTokens
 from kubechronicle.actors.loops.services.service_cidrs import ServiceCIDRLoop
 from kubechronicle.actors.loops.storage_migration import StorageMigrationLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop

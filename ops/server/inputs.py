@@ -34,12 +34,12 @@ from kubechronicle.ops.server.admission import (
 )
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, reads_plan, record_plan
 from kubechronicle.ops.server.authorization import authorization_plan
-from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
+from kubechronicle.ops.server.collectors.server_metrics import shown_metrics
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.databases.overrides import Override, overrides_of
-from kubechronicle.ops.server.encryption.plan import EncryptionPlan, encryption_plan
+from kubechronicle.ops.server.encryption.chains import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.listening import transport
-from kubechronicle.ops.server.listening.addresses import ListenAddresses
+from kubechronicle.ops.server.listening.transport import ListenAddresses
 from kubechronicle.ops.server.outside.egress import egress_selections
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.retention import retention_policies

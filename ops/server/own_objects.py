@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubechronicle.actors.loops.bootstrap.api_services import APIServices
-from kubechronicle.actors.loops.bootstrap.authentication_trust import NAME, authentication_trust
-from kubechronicle.actors.loops.bootstrap.config_map import KeptConfigMap
+from kubechronicle.actors.loops.bootstrap.authentication_trust import NAME, KeptConfigMap, authentication_trust
 from kubechronicle.actors.loops.bootstrap.flow_control import FlowControlBootstrap
 from kubechronicle.actors.loops.bootstrap.rbac import RbacBootstrap
 from kubechronicle.actors.loops.bootstrap.system_objects import Bootstrap
-from kubechronicle.actors.loops.service_accounts.legacy_tokens import CONFIG_MAP, LegacyTokenTracking
-from kubechronicle.actors.loops.services.cluster_ip_repair import ClusterIPRepair
-from kubechronicle.actors.loops.services.node_port_repair import NodePortRepair
+from kubechronicle.actors.loops.service_accounts.tokens import CONFIG_MAP, LegacyTokenTracking
+from kubechronicle.actors.loops.services.repair import ClusterIPRepair, NodePortRepair
 from kubechronicle.actors.loops.services.server_endpoints import LEASE_NAMESPACE, LEASES
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.api.configuration.admission import PluginConfigurations
@@ -24,17 +24,17 @@ from kubechronicle.api.registry.registry import Registry, builtin_registry
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, RetentionPolicy
 from kubechronicle.http.app import HttpSettings
-from kubechronicle.http.authentication.anonymous import Anonymous
-from kubechronicle.http.authentication.interfaces import Authenticator, TokenAuthenticator
+from kubechronicle.http.authentication.chain import Anonymous
 from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
+from kubechronicle.http.authentication.user import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.webhook import TokenWebhook
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan
 from kubechronicle.ops.server.controllers import CONTROLLERS
 from kubechronicle.ops.server.databases.overrides import Override
-from kubechronicle.ops.server.encryption.plan import EncryptionPlan
+from kubechronicle.ops.server.encryption.chains import EncryptionPlan
 
 if TYPE_CHECKING:
     from kubechronicle.api.configuration.admission_manifests import Manifests
@@ -135,7 +135,7 @@ class Plan:
     workers: WorkerStates | None = None
     """The states of all workers, as their parent tells them. None: the process has no sibling workers."""
     postmaster_epoch: PostmasterEpoch | None = None
-    """Given if this process runs the database and alone appends to it (eventlog/sole_appender.py)."""
+    """Given if this process runs the database and alone appends to it (eventlog/consistency.py)."""
     forget: Callable[[int], object] | None = None
     """Forgets the history up to a revision, of a server for tests that may be reset (eventlog/reset.py)."""
 

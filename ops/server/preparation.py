@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
@@ -32,10 +32,10 @@ from kubechronicle.ops.memory_limit import memory_limit
 from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, service_account_keys
-from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
+from kubechronicle.ops.server.collectors.server_metrics import shown_metrics
 from kubechronicle.ops.server.inputs import Inputs
 from kubechronicle.ops.server.listening import transport
-from kubechronicle.ops.server.listening.addresses import ListenAddresses, bracketed
+from kubechronicle.ops.server.listening.transport import ListenAddresses, bracketed
 from kubechronicle.ops.server.outside.egress import warn_of_etcd
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of

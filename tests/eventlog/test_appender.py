@@ -22,8 +22,7 @@ from kubechronicle.eventlog.errors import (
     QueueFull,
     RejectedError,
 )
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Batch, BatchResult, Key, Record, Rejected, Transaction
 from kubechronicle.eventlog.tail import Tail

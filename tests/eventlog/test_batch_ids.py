@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kubechronicle.eventlog.batch_ids import BatchIds
+from kubechronicle.eventlog.records import BatchIds
 
 
 def test_batch_ids_are_uuids_of_version_7_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

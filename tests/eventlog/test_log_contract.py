@@ -14,7 +14,7 @@ import trio
 from msgspec import structs
 
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavailable
-from kubechronicle.eventlog.queries import chunks
+from kubechronicle.eventlog.queries import changes as chunks
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.records import (
     Batch,

@@ -29,8 +29,7 @@ from trio_thread import TrioThread
 from kubechronicle.eventlog import tail
 from kubechronicle.eventlog.errors import Compacted, FutureRevision, RejectedError
 from kubechronicle.eventlog.memory import memory_log
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key, Operation, Record
 from kubechronicle.eventlog.testing import Stack, delete, open_stack, put, transaction

@@ -15,17 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from kubechronicle.eventlog.consistency import ConsistentRead
+from kubechronicle.eventlog.consistency import ConsistentRead, SoleAppender
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, NotSoleAppender, SetupError
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.eventlog.postgres import shared_appends as shared_appends_module
+from kubechronicle.eventlog.postgres import locks as shared_appends_module
+from kubechronicle.eventlog.postgres.locks import shared_appends
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
-from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.records import Batch, Key
-from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.testing import Stack, commit, open_stack, put, transaction
 
 Opener = Callable[[], Awaitable[Any]]

@@ -14,8 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 from kubechronicle.eventlog import tail
 from kubechronicle.eventlog.errors import Compacted, Diverged, FutureRevision, LogCorrupt, LogUnavailable
 from kubechronicle.eventlog.memory import memory_log
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Key
 from kubechronicle.eventlog.tail import Tail

@@ -11,7 +11,7 @@ from in_process import MAPS, configmap, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.api.meta.request_info import Query, resolve
-from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import Fault
 from kubechronicle.http.context import Context
 from kubechronicle.http.health import Health, HealthCheck, Unhealthy
 from kubechronicle.http.messages import Request, Response

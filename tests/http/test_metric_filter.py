@@ -9,7 +9,7 @@ from prometheus_client import Counter, Histogram
 
 from kubechronicle.http.metrics import MetricFilter, Metrics
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.server.collectors.shown_metrics import shown_metrics
+from kubechronicle.ops.server.collectors.server_metrics import shown_metrics
 from kubechronicle.ops.settings import settings
 
 

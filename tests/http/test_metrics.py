@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.eventlog.histograms import MOST_NOTED
-from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import Fault
 from kubechronicle.http import measured, slow_requests
 from kubechronicle.http.request_metrics import Requests
 

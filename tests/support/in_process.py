@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from stalls.checks import CHECKS
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.loops.services.server_endpoints import Advertised
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor

@@ -9,8 +9,8 @@ from typing import Any
 from in_process import InProcess, open_server
 
 from kubechronicle.actors.allocation.addresses import IP_ADDRESSES
-from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
+from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.admission.versions import namespace_of, read
+from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.evaluation import judge
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting, in_steps
-from kubechronicle.api.admission.matching import Index
+from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS, Index
 from kubechronicle.api.admission.policy_sources import (
     FOREIGN_NAMESPACE,
     GROUP,
@@ -32,7 +33,9 @@ from kubechronicle.api.admission.policy_sources import (
     is_exempt,
     is_review,
 )
+from kubechronicle.api.builtin.admissionregistration.webhooks import STATIC_RESERVED, STATIC_SUFFIX
 from kubechronicle.api.configuration.admission_manifests import Manifests
+from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 from kubechronicle.api.values.steps import Steps
@@ -152,3 +155,40 @@ class Params:
         selector = binding.param_selector
         found = self.state.entries(rt.resource, namespace)
         return [entry for entry in found if selector is None or selector.matches(entry.labels)]
+
+
+# -- static names ------------------------------------------------------------------------------------------------------
+#
+# Admission configurations from files (KEP-5793), beside those of the API.
+#
+# Those of files come first, and apply to all objects: to policies, bindings and webhook configurations, too, which
+# those of the API leave out so that nobody can lock themselves out. The API refuses their names.
+
+
+class StaticNames:
+    """A StorageHook that refuses new configurations with the names of those from files."""
+
+    resources = frozenset(
+        f"{plural}.{EXEMPT_GROUP}"
+        for plural in (
+            "validatingwebhookconfigurations",
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+        )
+    )
+
+    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+        """Return nothing: a check holds nothing."""
+        return ()
+
+    def begin_write(self, attributes: Attributes, state: State) -> None:
+        """Note the problem of a creation: 422."""
+        obj, rt = attributes.object, attributes.rt
+        if attributes.operation != CREATE or obj is None or rt.kind not in EXEMPT_KINDS:
+            return
+        name = obj["metadata"].get("name") or ""
+        if name.endswith(STATIC_SUFFIX):
+            attributes.causes.append(invalid_value("metadata.name", name, STATIC_RESERVED))

@@ -30,8 +30,7 @@ from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
 from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
-from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
-from kubechronicle.eventlog.queries.chunks import pair_size
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, pair_size
 from kubechronicle.eventlog.records import Operation, Record
 
 PAGE: Final = 60

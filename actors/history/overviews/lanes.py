@@ -18,7 +18,7 @@ from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.errors import status
 from kubechronicle.api.explaining.states import EXISTS, GONE, KINDS, STATES, stored_state
 from kubechronicle.api.history.revisions import API_VERSION
-from kubechronicle.eventlog.queries.chunks import record_size
+from kubechronicle.eventlog.queries.changes import record_size
 from kubechronicle.eventlog.records import Operation, Record
 
 PAGE: Final = 5000

@@ -20,8 +20,7 @@ from typing import Any
 import orjson
 import trio
 
-from kubechronicle.actors.loops.causes import NO_CHANGE
-from kubechronicle.actors.loops.edits import create_unless_exists
+from kubechronicle.actors.loops.edits import NO_CHANGE, create_unless_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import each, first_pass
 from kubechronicle.actors.pauses import Pauses

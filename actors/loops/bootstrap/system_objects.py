@@ -16,10 +16,8 @@ from functools import partial
 import trio
 from msgspec.structs import replace
 
-from kubechronicle.actors.allocation.network import ServiceNetwork
-from kubechronicle.actors.loops.causes import NO_CHANGE
-from kubechronicle.actors.loops.conditions import with_condition
-from kubechronicle.actors.loops.edits import create_unless_exists
+from kubechronicle.actors.allocation.ranges import ServiceNetwork
+from kubechronicle.actors.loops.edits import NO_CHANGE, create_unless_exists, with_condition
 from kubechronicle.actors.loops.retries import Pass, each, repeat_pass
 from kubechronicle.actors.loops.services.server_endpoints import COMPONENT, SERVICE_NAME, Advertised, ServerEndpoints
 from kubechronicle.actors.store import Store, system_caller

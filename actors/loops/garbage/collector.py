@@ -23,7 +23,7 @@ from functools import partial
 import trio
 
 from kubechronicle.actors.errors import ActorError
-from kubechronicle.actors.loops.causes import NO_CHANGE
+from kubechronicle.actors.loops.edits import NO_CHANGE
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects, NoForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import Act, GarbageDecision, OwnerState, decide, owner_state
 from kubechronicle.actors.loops.garbage.graph import GraphNode, OwnerReference, node_of, reference_of

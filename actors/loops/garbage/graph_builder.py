@@ -21,7 +21,7 @@ from itertools import repeat
 import trio
 
 from kubechronicle.actors.errors import ActorError
-from kubechronicle.actors.loops.causes import NO_CHANGE
+from kubechronicle.actors.loops.edits import NO_CHANGE
 from kubechronicle.actors.loops.event_recorder import EventRecorder
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.decisions import OwnerState, find_owner
@@ -203,7 +203,7 @@ class GraphBuilder:
         return max((self._ends.get(owner.uid, NO_CHANGE) for owner in node.owners), default=NO_CHANGE)
 
     async def _queue_effects(self, effects: Effects, cause: int = NO_CHANGE) -> None:
-        """Queue objects. ``cause``: the revision of the change of their owner or dependent (loops/causes.py)."""
+        """Queue objects. ``cause``: the revision of the change of their owner or dependent (loops/edits.py)."""
         pauses = Pauses()
         for key in effects.to_process:
             self._queue.add(key, cause=cause)

@@ -40,7 +40,7 @@ class GarbageWriter(Protocol):
 
 class OwnWriter:
     """Writes an object of this server. ``revision``: that of the decision, for ``delete``. ``cause``: as in
-    loops/causes.py."""
+    loops/edits.py."""
 
     def __init__(self, store: Store, rt: ResourceType, node: GraphNode, *, cause: int, revision: int = 0) -> None:
         self._store = store

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 import trio
 
-from kubechronicle.actors.loops.causes import NO_CHANGE
-from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists, edit_if_exists
+from kubechronicle.actors.loops.edits import NO_CHANGE, create_unless_exists, delete_if_exists, edit_if_exists
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import repeat_pass
 from kubechronicle.actors.loops.work_queue import WorkQueue

@@ -26,8 +26,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.actors.loops.causes import NO_CHANGE
-from kubechronicle.actors.loops.edits import create_unless_exists, delete_if_exists, edit_if_exists
+from kubechronicle.actors.loops.edits import NO_CHANGE, create_unless_exists, delete_if_exists, edit_if_exists
 from kubechronicle.actors.loops.gated.elections import Now, lease_expired, micro_time, utc_now
 from kubechronicle.actors.loops.retries import each, repeat_pass
 from kubechronicle.actors.store import Store

@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 import trio
 
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.loops.causes import NO_CHANGE, deletion_of
+from kubechronicle.actors.loops.edits import NO_CHANGE, deletion_of
 from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.targets import Target, new_object

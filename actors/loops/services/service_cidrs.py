@@ -18,8 +18,7 @@ import trio
 from kubechronicle.actors.allocation.addresses import ALLOCATOR, IP_ADDRESSES, MANAGED_BY
 from kubechronicle.actors.allocation.bands import AddressRange, Network
 from kubechronicle.actors.allocation.ranges import SERVICE_CIDRS, is_ready, networks_of
-from kubechronicle.actors.loops.conditions import with_condition
-from kubechronicle.actors.loops.edits import edit_if_exists
+from kubechronicle.actors.loops.edits import edit_if_exists, with_condition
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.actors.store import Store

@@ -1,7 +1,7 @@
 """Validation of the volume sources that pods and PersistentVolumes share.
 
 A volume has one source. Only the first source is checked; any other is rejected. The tables of sources, in Kubernetes'
-order, are in core/pod/validation_volumes.py and core/persistentvolume/validation_sources.py.
+order, are in core/pod/validation_volumes.py and core/persistentvolume.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Structural defaulting (apiextensions-apiserver ``pkg/apiserver/schema/defaulting``).
 
 A field that is absent gets its default, and so does a null where null is not allowed. Defaults of fields within an
-inserted default apply, too. Not here: nulls without a default (defaults.py).
+inserted default apply, too. Not here: nulls without a default.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from prometheus_client.registry import CollectorRegistry
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.caches import kept_in_order
-from kubechronicle.http.authentication.interfaces import Identified
 from kubechronicle.http.authentication.oidc import configuration, tokens, validation
 from kubechronicle.http.authentication.oidc.claims import Mapper, Refused
 from kubechronicle.http.authentication.oidc.configuration import AnonymousAuthConfig
@@ -35,7 +34,7 @@ from kubechronicle.http.authentication.oidc.provider import MAX_ANSWER as MAX_PR
 from kubechronicle.http.authentication.oidc.provider import TIMEOUT, Provider
 from kubechronicle.http.authentication.oidc.tokens import IdToken
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS, WebKey
-from kubechronicle.http.authentication.user import CredentialRejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, Identified, User
 from kubechronicle.http.outgoing.client import Client, Outgoing
 from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.remote_server import RemoteServer

@@ -24,9 +24,8 @@ from typing import Final
 import trio
 
 from kubechronicle.http.outgoing.calls import Unprocessed
-from kubechronicle.http.outgoing.deadlines import Deadlines
-from kubechronicle.http.outgoing.grpc.errors import GrpcError
-from kubechronicle.http.outgoing.grpc.stream import MAX_MESSAGE, GrpcStream
+from kubechronicle.http.outgoing.grpc.stream import MAX_MESSAGE, GrpcError, GrpcStream
+from kubechronicle.http.outgoing.keep_alive import Deadlines
 from kubechronicle.http.outgoing.multiplexed import Multiplexed
 from kubechronicle.http.outgoing.proxies import detached
 from kubechronicle.http.wire.heads import BadField, check_fields

@@ -10,13 +10,50 @@ from urllib.parse import unquote
 import trio
 
 from kubechronicle.http.outgoing.calls import Call
-from kubechronicle.http.outgoing.grpc.errors import CODES, HTTP_CODES, GrpcError
 from kubechronicle.http.outgoing.keep_alive import DISCONNECTED, BadAnswer
 from kubechronicle.http.outgoing.multiplexed import SLACK, Multiplexed
 from kubechronicle.http.wire.http2.answers import AnswerHead
 from kubechronicle.http.wire.http2.frames import ErrorCode, error_name
 from kubechronicle.http.wire.http2.headers import Entry
 from kubechronicle.http.wire.work import PASS, Work
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+#
+# The statuses of gRPC (doc/statuscodes.md of the gRPC documentation), and the error of a call.
+
+
+CODES: Final = (
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
+    "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal",
+    "Unavailable", "DataLoss", "Unauthenticated",
+)  # fmt: skip
+"""Names of the status codes, by number, as grpc-go prints them."""
+
+# The codes for answers without a grpc-status, by HTTP status (doc/http-grpc-status-mapping.md).
+HTTP_CODES: Final = {
+    400: "Internal",
+    401: "Unauthenticated",
+    403: "PermissionDenied",
+    404: "Unimplemented",
+    429: "Unavailable",
+    502: "Unavailable",
+    503: "Unavailable",
+    504: "Unavailable",
+}
+
+
+class GrpcError(Exception):
+    """A call without a result. Its text is that of grpc-go.
+
+    ``code``: one of CODES.
+    ``message``: the server's, or the reason on this side.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"rpc error: code = {code} desc = {message}")
+        self.code = code
+        self.message = message
+
 
 MAX_MESSAGE: Final = 4 * 1024 * 1024
 """Bytes of a received message (grpc-go: defaultClientMaxReceiveMessageSize)."""

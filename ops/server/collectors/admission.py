@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from time import perf_counter
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics, Counts, Histograms
-from kubechronicle.eventlog.histograms import histogram_family
+from kubechronicle.api.custom.rules.rule import RuleMeasures
+from kubechronicle.eventlog.histograms import Histogram, add_to, histogram_family
 
 _STEP = ("type", "operation", "rejected")
 _CONDITION = ("name", "kind", "type", "operation")
@@ -143,3 +145,25 @@ def _counter(name: str, text: str, labels: Sequence[str], numbers: Iterable[tupl
     for values, number in numbers:
         metric.add_sample(name, dict(zip(labels, values, strict=True)), number)
     return metric
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+#
+# Metrics of the rules of custom resources (x-kubernetes-validations).
+
+
+class RuleCollector(Collector):
+    """``measures``: for the registry of custom resources. A value that two threads add at the same time may be lost."""
+
+    def __init__(self) -> None:
+        self._compilation, self._evaluation = Histogram(), Histogram()
+        self.measures = RuleMeasures(perf_counter, self._compilation.add, self._evaluation.add)
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        for name, measured in (("compilation", self._compilation), ("evaluation", self._evaluation)):
+            family = HistogramMetricFamily(f"apiserver_cel_{name}_duration_seconds", f"CEL {name} time in seconds.")
+            add_to(family, (), measured)
+            yield family

@@ -17,9 +17,8 @@ from kubechronicle.actors.admission.chain import State
 from kubechronicle.actors.allocation.addresses import ALLOCATOR, IP_ADDRESSES, MANAGED_BY
 from kubechronicle.actors.allocation.bands import AddressRange
 from kubechronicle.actors.allocation.metrics import AllocationMetrics, RepairMetrics
-from kubechronicle.actors.allocation.network import ServiceNetwork
 from kubechronicle.actors.allocation.ports import NODE_PORTS
-from kubechronicle.actors.allocation.ranges import Ranges
+from kubechronicle.actors.allocation.ranges import Ranges, ServiceNetwork
 from kubechronicle.api.builtin.common.checks import parse_ip
 from kubechronicle.eventlog.histograms import histogram_family
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,28 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.values.caches import CACHES
-from kubechronicle.ops.server.collectors.gates import GateCollector
+
+# -- gates -------------------------------------------------------------------------------------------------------------
+#
+# The metric of the feature gates: kubernetes_feature_enabled.
+
+
+class GateCollector(Collector):
+    """Shows the gates of the emulated version with their stages."""
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self._gates = gates
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "kubernetes_feature_enabled",
+            "This metric records the data about the stage and enablement of a k8s feature.",
+            labels=("name", "stage"),
+        )
+        for name, stage, on in self._gates.shown():
+            family.add_metric((name, stage), float(on))
+        yield family
+
 
 _TRAFFIC: Final = Path("/proc/self/net/dev")
 

@@ -36,7 +36,7 @@ from kubechronicle.eventlog.layout import (
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.eventlog.restarts import TaskFailures
-from kubechronicle.eventlog.transfer.bumping import begin_at
+from kubechronicle.eventlog.transfer.ends import begin_at
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.databases.overrides import FLAG, Override

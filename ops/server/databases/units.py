@@ -10,20 +10,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kubechronicle.actors.definitions.description import Description
+from kubechronicle.actors.definitions.definition import Description
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.reading.routed_reads import RoutedReads
 from kubechronicle.actors.resource_actor import CommitOutcome, Submit
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.eventlog.appender import Appender, Siblings
-from kubechronicle.eventlog.consistency import ConsistentRead
+from kubechronicle.eventlog.consistency import ConsistentRead, SoleAppender
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.measured_log import MeasuredLog
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.records import Key, Transaction
 from kubechronicle.eventlog.restarts import TaskFailures
-from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.rereading import Rereading
 from kubechronicle.eventlog.views.views import Views

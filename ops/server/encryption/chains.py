@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from kubechronicle.api.configuration import encryption
 from kubechronicle.api.configuration.encryption import (
     DEFAULT_TIMEOUT,
     EncryptionConfiguration,
@@ -15,6 +17,7 @@ from kubechronicle.api.configuration.encryption import (
     ProviderConfiguration,
     secret_of,
 )
+from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.api.values.durations import SECOND
 from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.eventlog.encryption.ciphers import AesCbc, AesGcm, Cipher, Secretbox
@@ -23,6 +26,8 @@ from kubechronicle.eventlog.encryption.kms import EncryptedKey, KmsProvider, Sta
 from kubechronicle.eventlog.encryption.providers import EncryptionProvider, Identity, ProviderChain, Sealed
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
 from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError, unix_socket
+from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.settings.settings import Settings
 
 # -- kms plugin --------------------------------------------------------------------------------------------------------
 #
@@ -132,3 +137,38 @@ def _plugin(kms: KMSConfiguration, statistics: EncryptionStatistics) -> Plugin:
     timeout = (DEFAULT_TIMEOUT if kms.timeout is None else kms.timeout) / SECOND
     service = KmsPlugin(kms.endpoint, timeout)
     return Plugin(KmsProvider(kms.name, service, statistics), service, timeout)
+
+
+# -- plan --------------------------------------------------------------------------------------------------------------
+#
+# The settings of encryption at rest, and the file they name.
+
+
+FLAG = "encryption-provider-config"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptionPlan:
+    """The configuration, its file and content. ``reload``: follow the file while the server runs."""
+
+    configuration: EncryptionConfiguration
+    file: Path
+    content: bytes
+    reload: bool = False
+
+
+def encryption_plan(settings: Settings) -> EncryptionPlan | None:
+    """Return the plan; None: contents are stored as plaintext. Raise OperatorError."""
+    file, reload = settings.encryption_provider_config, settings.encryption_provider_config_automatic_reload
+    if file is None:
+        if reload:
+            raise OperatorError(f"--{FLAG}-automatic-reload must be set with --{FLAG}")
+        return None
+    try:
+        content = file.read_bytes()
+        configuration = encryption.load(content)
+    except OSError as error:
+        raise OperatorError(f"--{FLAG}: cannot read {file}: {error.strerror}") from None
+    except ConfigFileError as error:
+        raise OperatorError(f"--{FLAG}: {file}: {error}") from None
+    return EncryptionPlan(configuration=configuration, file=file, content=content, reload=reload)

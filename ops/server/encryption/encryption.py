@@ -23,8 +23,7 @@ from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.http.health import HealthCheck, Unhealthy
 from kubechronicle.http.reloading import NotLoadedYet, ReloadedFile, ReloadMetrics, Unusable
 from kubechronicle.ops.server.collectors.encryption import EncryptionCollector
-from kubechronicle.ops.server.encryption.chains import Built, Plugin, build
-from kubechronicle.ops.server.encryption.plan import EncryptionPlan
+from kubechronicle.ops.server.encryption.chains import Built, EncryptionPlan, Plugin, build
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from kubechronicle.actors.loops.api_service_availability import ApiServiceAvaila
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.http.aggregation.aggregation import Aggregation
-from kubechronicle.http.aggregation.backends import Backends
-from kubechronicle.http.aggregation.checks import DiscoveryCheck
+from kubechronicle.http.aggregation.backends import Backends, DiscoveryCheck
 from kubechronicle.http.aggregation.discovery import RemoteDiscovery
 from kubechronicle.http.aggregation.foreign_objects import RemoteObjects
 from kubechronicle.http.aggregation.openapi import RemoteOpenApi

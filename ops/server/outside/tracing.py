@@ -47,17 +47,16 @@ def tracing_parts(
     """Return the parts; None without a configuration."""
     if plan is None:
         return None
-    from kubechronicle.http.tracing import collector
-    from kubechronicle.http.tracing.tracing import Tracing
+    from kubechronicle.http.tracing.tracing import Tracing, by_grpc, by_http, grpc_channel
 
     endpoint = plan.endpoint or DEFAULT_ENDPOINT
     children = []
     if endpoint.startswith(("http://", "https://")):
         peer = RemoteServer(url=endpoint, http_allowed=True)
-        send = collector.by_http(outgoing.client(peer, network=Network.CONTROL_PLANE), endpoint)
+        send = by_http(outgoing.client(peer, network=Network.CONTROL_PLANE), endpoint)
     else:
-        channel = collector.grpc_channel(endpoint, outgoing.networks.connect_to(Network.DIRECT))
+        channel = grpc_channel(endpoint, outgoing.networks.connect_to(Network.DIRECT))
         children.append(ChildSpec(name="trace-collector", run=channel.run))
-        send = collector.by_grpc(channel)
+        send = by_grpc(channel)
     tracing = Tracing(plan.sampling_rate or 0, instance=server, version=version, send=send)
     return TracingParts(tracing, [*children, ChildSpec(name="tracing", run=tracing.run)])

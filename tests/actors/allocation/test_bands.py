@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kubechronicle.actors.allocation.bands import AddressRange, NumberPool, lower_band, port_pool
-from kubechronicle.actors.allocation.network import DEFAULT_NODE_PORTS
+from kubechronicle.actors.allocation.ranges import DEFAULT_NODE_PORTS
 from kubechronicle.actors.external_answers import decide_with_answers
 
 

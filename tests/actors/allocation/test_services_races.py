@@ -14,7 +14,7 @@ from in_process import Answer, InProcess
 from services import SERVICES, causes, has, held, open_services, service
 from trio.testing import MockClock
 
-from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import Fault
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.postgres.connection import migrate
 from kubechronicle.eventlog.postgres_log import open_postgres_log

@@ -9,8 +9,7 @@ from custom.definitions import definition, established, version
 from view_objects import ViewObjects
 
 from kubechronicle.actors.definitions.current import CurrentRegistry
-from kubechronicle.actors.definitions.definition import DEFINITIONS
-from kubechronicle.actors.definitions.description import Description
+from kubechronicle.actors.definitions.definition import DEFINITIONS, Description
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.eventlog.records import Head, Key
 

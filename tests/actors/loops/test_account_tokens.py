@@ -12,9 +12,8 @@ import trio
 from in_process import JOE, SERVICE_ACCOUNT_KEY, InProcess, open_server
 from trio.testing import MockClock
 
-from kubechronicle.actors.loops.service_accounts.account_tokens import AccountTokens
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.actors.loops.service_accounts.tokens import AccountTokens
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 SECRETS = "/api/v1/namespaces/default/secrets"

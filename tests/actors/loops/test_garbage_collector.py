@@ -12,8 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
 from kubechronicle.api.registry.registry import Registry
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation
 

@@ -9,8 +9,7 @@ import trio
 from in_process import Answer, InProcess, configmap, open_server, pod
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation
 

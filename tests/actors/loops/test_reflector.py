@@ -18,7 +18,7 @@ from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.api.errors import status
 from kubechronicle.api.selectors.field_selectors import parse_field_selector
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import Fault
 
 LONG = 100.0  # virtual seconds
 

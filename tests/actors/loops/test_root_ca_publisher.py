@@ -9,8 +9,7 @@ import trio
 from in_process import InProcess, open_server
 from trio.testing import MockClock
 
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 
 PUBLISHER = frozenset({"root-ca-cert-publisher"})

@@ -12,10 +12,9 @@ from in_process import InProcess
 from in_process import open_server as open_any
 from trio.testing import MockClock
 
-from kubechronicle.actors.allocation.network import ServiceNetwork
+from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap.system_objects import RECONCILE_INTERVAL, SYSTEM_NAMESPACES
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 
 open_server = partial(open_any, address="10.1.0.1")  # reachable by others

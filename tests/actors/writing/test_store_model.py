@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from in_process import MAPS, InProcess, Stream, configmap, open_server
 from trio.testing import MockClock
 
-from kubechronicle.eventlog.memory.faults import Fault
+from kubechronicle.eventlog.memory.memory_log import Fault
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.views import view
 

@@ -19,7 +19,7 @@ from kubechronicle.actors.writing import requests, targets
 from kubechronicle.actors.writing.writes import Caller, Target
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
-from kubechronicle.eventlog.memory.faults import Fault, FaultGate
+from kubechronicle.eventlog.memory.memory_log import Fault, FaultGate
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation, Who
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.codecs.json import WrittenNumber
 from kubechronicle.api.meta.encoding import METADATA_ORDER, copy_object, encode_custom, encode_stored, is_sortable
+from kubechronicle.eventlog.encryption.contents import decode, encode
 from kubechronicle.eventlog.encryption.providers import Value
-from kubechronicle.eventlog.encryption.stored_form import decode, encode
 from kubechronicle.eventlog.entries import seal
 
 UID = "0f8fad5b-d9cb-469f-a165-70867728950e"

@@ -6,12 +6,11 @@ import pytest
 import trio
 
 from kubechronicle.eventlog.encryption import kms, protobuf
-from kubechronicle.eventlog.encryption.contents import EncryptedContents
+from kubechronicle.eventlog.encryption.contents import EncryptedContents, decode
 from kubechronicle.eventlog.encryption.errors import KeyServiceError, TransformError
 from kubechronicle.eventlog.encryption.kms import KmsProvider, hash_of, key_id_of
 from kubechronicle.eventlog.encryption.providers import ProviderChain
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
-from kubechronicle.eventlog.encryption.stored_form import decode
 from kubechronicle.eventlog.records import Key
 from tests.support.encryption.providers import MemoryKeyService
 

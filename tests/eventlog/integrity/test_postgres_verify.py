@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from kubechronicle.eventlog.integrity.digests import COLUMNS, digest_of
 from kubechronicle.eventlog.integrity.verify import ChainCheck, ChainProblem, verify
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
-from kubechronicle.eventlog.transfer.bumping import bump_revisions
+from kubechronicle.eventlog.transfer.ends import bump_revisions
 
 Opener = Callable[[], Awaitable[Any]]
 RunSql = Callable[..., str]

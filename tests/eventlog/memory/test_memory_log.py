@@ -9,8 +9,7 @@ import trio
 import trio.testing
 
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable, OutcomeUnknown
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Batch, Key
 from kubechronicle.eventlog.testing import commit, delete, put, transaction

@@ -15,7 +15,7 @@ from msgspec import structs
 from postgres_fixture import PostgresServer
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, OutcomeUnknown, SetupError
-from kubechronicle.eventlog.postgres import bounded_reads
+from kubechronicle.eventlog.postgres import log_reads
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.queries.changes import ChangeQuery
@@ -36,18 +36,18 @@ async def test_large_objects_after_small_ones_are_read_in_smaller_parts(
     await log.append(batch(*(create(f"small-{number}") for number in range(20))))
     bodies = [large % f"{number}".encode().zfill(30_000) for number in range(40)]
     await log.append(batch(*(create(f"large-{number}", body=body) for number, body in enumerate(bodies))))
-    attempts, whole = [], bounded_reads._fetch_with_cursor
+    attempts, whole = [], log_reads._fetch_with_cursor
 
     async def fetch(*arguments: Any, most: int, **options: Any) -> Any:
         attempts.append(most)
         return await whole(*arguments, most=most, **options)
 
-    monkeypatch.setattr(bounded_reads, "PART_BYTES", 300_000)
-    monkeypatch.setattr(bounded_reads, "_fetch_with_cursor", fetch)
+    monkeypatch.setattr(log_reads, "PART_BYTES", 300_000)
+    monkeypatch.setattr(log_reads, "_fetch_with_cursor", fetch)
     found = await log.changes(ChangeQuery(newest_first=False), limit=100)
     assert [record.body for record, _ in found[20:]] == bodies
     assert len(found) == 60
-    assert attempts == [bounded_reads.PART // 2, bounded_reads.SMALL_PART // 2]
+    assert attempts == [log_reads.PART // 2, log_reads.SMALL_PART // 2]
 
 
 # Stored data

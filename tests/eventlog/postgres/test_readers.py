@@ -11,16 +11,15 @@ import trio.testing
 from erasing_shop import WEB, Command, Shop
 from trio.testing import wait_all_tasks_blocked
 
+from kubechronicle.eventlog.consistency import SoleAppender
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres import listener, migrate
 from kubechronicle.eventlog.postgres.connection import connect, migrate_session
-from kubechronicle.eventlog.postgres.locks import APPENDS, MAINTENANCE, held
+from kubechronicle.eventlog.postgres.locks import APPENDS, MAINTENANCE, held, shared_appends
 from kubechronicle.eventlog.postgres.migrate import FORMER_LOCK, Migration, migrations
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.postgres.session import Session
-from kubechronicle.eventlog.postgres.shared_appends import shared_appends
 from kubechronicle.eventlog.postgres_log import PostgresLog
-from kubechronicle.eventlog.sole_appender import SoleAppender
 from kubechronicle.eventlog.testing import open_stack
 
 Opener = Callable[[], Awaitable[Any]]

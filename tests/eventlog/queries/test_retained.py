@@ -10,10 +10,9 @@ from typing import Any, Final
 import pytest
 from log_history import Opener, filled
 
-from kubechronicle.eventlog.queries.changes import ChangeQuery, Text
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, within_history
 from kubechronicle.eventlog.queries.density import BY, DensityQuery, value_of
 from kubechronicle.eventlog.queries.groups import GroupQuery
-from kubechronicle.eventlog.queries.retained import within_history
 from kubechronicle.eventlog.records import Head
 
 Marks = tuple[int, dict[str, int]]

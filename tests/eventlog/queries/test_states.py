@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from log_history import Opener, filled
 
-from kubechronicle.eventlog.postgres import bounded_reads, log_reads
+from kubechronicle.eventlog.postgres import log_reads
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.states import StatePair, mentions
 from kubechronicle.eventlog.records import Record
@@ -69,8 +69,8 @@ async def test_states_are_those_of_the_changes(replicas: Opener, size: str, monk
 
     if size == "tiny":  # reads end after a few objects, and small answers turn out to be large
         monkeypatch.setattr(log_reads, "STATE_BYTES", 700)
-        monkeypatch.setattr(bounded_reads, "PART", 4)
-        monkeypatch.setattr(bounded_reads, "SMALL_BYTES", 3000)
+        monkeypatch.setattr(log_reads, "PART", 4)
+        monkeypatch.setattr(log_reads, "SMALL_BYTES", 3000)
     log, memory = await replicas(), MemoryLog()
     await filled(memory)
     await filled(log)

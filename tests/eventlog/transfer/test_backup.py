@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from kubechronicle.eventlog.queries.branches import BranchOutcome
 from kubechronicle.eventlog.records import Key, Who
-from kubechronicle.eventlog.transfer.bumping import bump_revisions
+from kubechronicle.eventlog.transfer.ends import bump_revisions
 
 Opener = Callable[[], Awaitable[Any]]
 Restore = Callable[..., Awaitable[tuple[int, str]]]

@@ -13,7 +13,7 @@ from log_changes import create, open_session_of, put, update
 
 from kubechronicle.eventlog.errors import Compacted, SetupError
 from kubechronicle.eventlog.records import Key, Operation
-from kubechronicle.eventlog.transfer.bumping import bump_revisions
+from kubechronicle.eventlog.transfer.ends import bump_revisions
 from kubechronicle.eventlog.transfer.founding import Founder, ImportedChange
 from kubechronicle.eventlog.transfer.loader import loading
 

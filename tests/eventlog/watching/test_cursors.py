@@ -8,8 +8,7 @@ import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, commit, delete, open_stack, put

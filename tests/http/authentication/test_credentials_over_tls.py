@@ -28,9 +28,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from in_process import ADMIN, USERS, InProcess, open_server
 
 from kubechronicle.http.authentication import authorities as authorities_module
-from kubechronicle.http.authentication.anonymous import Anonymous
 from kubechronicle.http.authentication.authorities import Authorities
 from kubechronicle.http.authentication.bearer import StaticTokens
+from kubechronicle.http.authentication.chain import Anonymous
 from kubechronicle.http.authentication.request_header import AuthenticatingProxy, ProxyHeaders
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authentication.x509 import UID, ClientCertificates

@@ -10,9 +10,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.token_cache import Answer, NoAnswer, TokenCache
-from kubechronicle.http.authentication.user import CredentialRejected, NotSeen, User
+from kubechronicle.http.authentication.user import CredentialRejected, Identified, NotSeen, User
+from kubechronicle.http.authentication.webhook import CachedAnswer, NoAnswer, TokenCache
 
 JANE = Identified(User(name="jane"))
 
@@ -31,7 +30,13 @@ def cache_of(success: float = 10, failure: float = 0, **options: Any) -> TokenCa
 def test_answers_are_cached_for_the_ttl_of_their_kind() -> None:
     clock = Clock()
     cache = cache_of(10, 5, clock=clock)
-    answers: list[Answer] = [JANE, None, CredentialRejected("no"), NoAnswer("nobody there"), NotSeen("may come yet")]
+    answers: list[CachedAnswer] = [
+        JANE,
+        None,
+        CredentialRejected("no"),
+        NoAnswer("nobody there"),
+        NotSeen("may come yet"),
+    ]
     keys = [cache.key(f"token{number}", ("a",)) for number in range(len(answers))]
     for key, answer in zip(keys, answers, strict=True):
         assert cache.look(key) is None
@@ -76,12 +81,12 @@ def test_keys_differ_by_token_audiences_and_process() -> None:
 
 
 async def concurrent_asks(
-    cache: TokenCache, answers: list[Answer], *, tasks: int = 3, wait: float = 1
+    cache: TokenCache, answers: list[CachedAnswer], *, tasks: int = 3, wait: float = 1
 ) -> tuple[int, list[str]]:
     """Return the number of questions of concurrent equal requests, and the type of each answer."""
     key, count, types = cache.key("t", ()), 0, []
 
-    async def question() -> Answer:
+    async def question() -> CachedAnswer:
         nonlocal count
         count += 1
         await trio.sleep(wait)
@@ -99,7 +104,7 @@ async def concurrent_asks(
 
 
 @pytest.mark.parametrize("answer", [JANE, None, CredentialRejected("no"), NoAnswer("nobody there"), NotSeen("late")])
-async def test_concurrent_requests_share_one_question(autojump_clock: MockClock, answer: Answer) -> None:
+async def test_concurrent_requests_share_one_question(autojump_clock: MockClock, answer: CachedAnswer) -> None:
     for cache in (cache_of(), cache_of(0), cache_of(5, 5)):
         assert await concurrent_asks(cache, [answer]) == (1, [type(answer).__name__] * 3)
         keeps = cache._success if isinstance(answer, Identified) else cache._failure
@@ -115,7 +120,7 @@ async def test_after_a_cancellation_a_waiting_task_asks(autojump_clock: MockCloc
     cache = cache_of()
     key, asking = cache.key("t", ()), []
 
-    async def question() -> Answer:
+    async def question() -> CachedAnswer:
         asking.append(trio.current_time())
         await trio.sleep(5)
         return JANE

@@ -13,8 +13,7 @@ from in_process import ISSUER_NAME, open_server
 from webhooks import QUICK, Webhook
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, decide_with_answers
-from kubechronicle.http.authentication.interfaces import Identified
-from kubechronicle.http.authentication.user import CredentialRejected, User
+from kubechronicle.http.authentication.user import CredentialRejected, Identified, User
 from kubechronicle.http.authentication.webhook import TokenWebhook, WebhookTokens
 from kubechronicle.http.authorization.configuration import of_modes
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan

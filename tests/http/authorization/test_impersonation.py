@@ -21,7 +21,7 @@ from kubechronicle.http.authorization.decision import (
     Verdict,
 )
 from kubechronicle.http.authorization.impersonation import NODE_NAME_KEY, LastModes, impersonate, wanted_user
-from kubechronicle.http.authorization.impersonation_metrics import ImpersonationMetrics
+from kubechronicle.http.authorization.metrics import ImpersonationMetrics
 from kubechronicle.http.messages import Headers
 
 LIST_PODS = RequestInfo(path="/", verb="list", is_resource=True, namespace="ns", resource="pods")

@@ -13,7 +13,6 @@ from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.configuration import AuthorizationConfigurationError, load
 from kubechronicle.http.authorization.decision import Decision
-from kubechronicle.http.authorization.match_condition_metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.match_conditions import (
     BUDGET,
     TOGETHER,
@@ -21,6 +20,7 @@ from kubechronicle.http.authorization.match_conditions import (
     compiled,
     request_of,
 )
+from kubechronicle.http.authorization.metrics import MatchConditionMetrics
 from kubechronicle.http.authorization.webhook import MatchFailed, WebhookAuthorizer, spec_of
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.remote_server import RemoteServer

@@ -728,7 +728,7 @@ async def test_below_the_compacted_revision_is_410(autojump_clock: MockClock) ->
 
 
 async def test_an_unreadable_past_is_503(autojump_clock: MockClock) -> None:
-    from kubechronicle.eventlog.memory.faults import Fault
+    from kubechronicle.eventlog.memory.memory_log import Fault
 
     log = MemoryLog()
     async with open_server(log) as server:

@@ -13,8 +13,7 @@ from in_process import MAPS, PODS, PROTOBUF, InProcess, Stream, configmap, open_
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.api.codecs import protobuf
-from kubechronicle.eventlog.memory.faults import Fault
-from kubechronicle.eventlog.memory.memory_log import MemoryLog
+from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.views import view
 from kubechronicle.http.handlers.watch import WatchStream
 from kubechronicle.http.messages import BufferedExchange, Push, WebSocketClosed

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from kubechronicle.http.authentication.x509 import VIA, has_come_back
-from kubechronicle.http.loops import via_field
+from kubechronicle.http.headers import via_field
 from kubechronicle.http.messages import Headers, Request, Response
 from kubechronicle.http.outgoing.addresses import Judge, Reach
 from kubechronicle.http.outgoing.client import AskError, Outgoing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from kubechronicle.http.outgoing.deadlines import Deadlines
+from kubechronicle.http.outgoing.keep_alive import Deadlines
 
 
 class Connection:

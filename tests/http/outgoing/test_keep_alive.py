@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.http.outgoing.connections import Connections
-from kubechronicle.http.outgoing.deadlines import Deadlines
-from kubechronicle.http.outgoing.keep_alive import BadAnswer, request_head
+from kubechronicle.http.outgoing.keep_alive import BadAnswer, Deadlines, request_head
+from kubechronicle.http.outgoing.pools import Connections
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -12,9 +12,8 @@ import trio
 import trio.testing
 
 from kubechronicle.http.outgoing import multiplexed
-from kubechronicle.http.outgoing.connections import Connections
-from kubechronicle.http.outgoing.deadlines import Deadlines
-from kubechronicle.http.outgoing.keep_alive import BadAnswer, RequestHead, request_head
+from kubechronicle.http.outgoing.keep_alive import BadAnswer, Deadlines, RequestHead, request_head
+from kubechronicle.http.outgoing.pools import Connections
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.frames import ErrorCode, FrameReader, Setting, frame, number_frame
 from kubechronicle.http.wire.http2.headers import BlockDecoder, encode_answer

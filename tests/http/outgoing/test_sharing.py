@@ -7,8 +7,7 @@ import trio
 import trio.testing
 
 from kubechronicle.http.outgoing.client import AskError, Outgoing
-from kubechronicle.http.outgoing.single_flight import SingleFlight
-from kubechronicle.http.outgoing.ttl_cache import TtlCache
+from kubechronicle.http.outgoing.single_flight import SingleFlight, TtlCache
 
 
 async def test_a_call_ends_with_the_last_request_that_waits(outgoing: Outgoing) -> None:

@@ -14,9 +14,9 @@ from nodes.kubelet_stand_in import KubeletStandIn
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.messages import Request, Response
+from kubechronicle.http.proxying.answers import LinkRewriter
 from kubechronicle.http.proxying.dialing import BackendServer, ClientFiles, ClientTls, DialError, dial
 from kubechronicle.http.proxying.kept_streams import KeptStreams
-from kubechronicle.http.proxying.links import LinkRewriter
 from kubechronicle.http.proxying.reverse_proxy import Location, join_path, proxy
 
 PREFIX = "/api/v1/nodes/n/proxy"

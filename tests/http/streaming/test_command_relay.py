@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair
 
-from kubechronicle.http.streaming import copying, spdy, vanished
+from kubechronicle.http.streaming import copying, spdy
 from kubechronicle.http.streaming.command_relay import CommandView, relay_command
 from kubechronicle.http.streaming.copying import Outlet
 from tests.support.nodes.cut_network import cut_off
@@ -148,7 +148,7 @@ async def test_a_session_that_is_cut_ends_with_a_status(by: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads TCP_INFO")
 async def test_a_node_that_vanishes_ends_the_session_with_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vanished, "VANISHED", 0.7)
+    monkeypatch.setattr(copying, "VANISHED", 0.7)
     monkeypatch.setattr(copying, "LOOK", 0.1)
     kubelet, far = await tcp_pair()
     async with kubelet, far, relay(trio.Event(), (kubelet, far)) as (client, _):

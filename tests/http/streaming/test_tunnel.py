@@ -11,7 +11,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from kubechronicle.http.proxying.switching import SwitchFailed, read_error, send_upgrade
-from kubechronicle.http.streaming import copying, vanished
+from kubechronicle.http.streaming import copying
 from kubechronicle.http.streaming.copying import copy_both
 from kubechronicle.http.streaming.tunnel import tunnel
 from kubechronicle.http.wire.heads import request_lines
@@ -96,7 +96,7 @@ async def test_a_body_of_many_chunks_takes_little_time() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads TCP_INFO")
 @pytest.mark.parametrize("vanishing", ["client", "server"])
 async def test_copying_ends_when_a_side_vanishes(vanishing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vanished, "VANISHED", 0.7)
+    monkeypatch.setattr(copying, "VANISHED", 0.7)
     monkeypatch.setattr(copying, "LOOK", 0.1)
     client, left = await tcp_pair()
     right, server = await tcp_pair()

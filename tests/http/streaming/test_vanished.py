@@ -9,8 +9,8 @@ import time
 import pytest
 import trio
 
-from kubechronicle.http.streaming import vanished
-from kubechronicle.http.streaming.vanished import Silence, limit_silence
+from kubechronicle.http.streaming import copying
+from kubechronicle.http.streaming.copying import Silence, limit_silence
 from tests.support.nodes.cut_network import cut_off
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads TCP_INFO")
@@ -21,7 +21,7 @@ LIMIT = 0.7
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[socket.socket, socket.socket]:
-    monkeypatch.setattr(vanished, "VANISHED", LIMIT)
+    monkeypatch.setattr(copying, "VANISHED", LIMIT)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         near = socket.create_connection(listener.getsockname())
         far, _ = listener.accept()

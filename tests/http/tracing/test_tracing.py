@@ -20,9 +20,9 @@ from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.api.configuration.tracing import TracingConfiguration
 from kubechronicle.api.meta.request_info import Query, resolve
 from kubechronicle.http.context import Context
+from kubechronicle.http.headers import CURRENT
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.traceparent import CURRENT
-from kubechronicle.http.tracing import collector as collector_module
+from kubechronicle.http.tracing import tracing as collector_module
 from kubechronicle.http.tracing import tracing as tracing_module
 from kubechronicle.http.tracing.filter import span_name, traced
 from kubechronicle.http.tracing.tracing import KEPT, SendError, Tracing

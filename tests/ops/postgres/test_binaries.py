@@ -11,8 +11,8 @@ import pytest
 
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.postgres import binaries
-from kubechronicle.ops.postgres.account import Account
 from kubechronicle.ops.postgres.binaries import Programs, find_programs, installed
+from kubechronicle.ops.postgres.processes import Account
 
 NOBODY = Account(uid=65533, gid=65533)
 

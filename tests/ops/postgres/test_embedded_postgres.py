@@ -21,10 +21,9 @@ import trio
 
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.postgres.account import Account, account_for
 from kubechronicle.ops.postgres.binaries import installed
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres, url_of_running
-from kubechronicle.ops.postgres.processes import end_leftovers, read_pid, working_in
+from kubechronicle.ops.postgres.processes import Account, account_for, end_leftovers, read_pid, working_in
 
 PATIENCE = 60.0  # seconds; each step takes a fraction of one on an idle machine
 

@@ -21,9 +21,8 @@ from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
 from kubechronicle.ops.cli import main
 from kubechronicle.ops.exit_codes import MISTAKE
-from kubechronicle.ops.server.encryption.chains import build
+from kubechronicle.ops.server.encryption.chains import EncryptionPlan, build
 from kubechronicle.ops.server.encryption.encryption import Encryption
-from kubechronicle.ops.server.encryption.plan import EncryptionPlan
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 SECRET = {"metadata": {"name": "a", "labels": {"x": "y"}}, "stringData": {"text": "hidden"}}

@@ -13,8 +13,7 @@ from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.layout import SPAN
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.eventlog.queries.changes import ChangeQuery
-from kubechronicle.eventlog.queries.chunks import Chunk
+from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk
 from kubechronicle.eventlog.records import Batch, BatchResult, Head, Record
 from kubechronicle.ops.server.databases.units import OtherDatabase
 

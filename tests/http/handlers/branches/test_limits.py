@@ -14,8 +14,8 @@ from in_process import AUTHORIZATION, JOE, MAPS, PODS, InProcess, configmap, ope
 from kubechronicle.actors.admission.webhooks.configurations import Webhook
 from kubechronicle.actors.branches import base as branch_base
 from kubechronicle.actors.branches import branches as open_branches
-from kubechronicle.actors.branches import creation
-from kubechronicle.actors.branches.expiry import UNUSED, BranchExpiry
+from kubechronicle.actors.branches import lifetime
+from kubechronicle.actors.branches.lifetime import UNUSED, BranchExpiry
 from kubechronicle.eventlog.memory import branches as memory_branches
 from kubechronicle.http.handlers.branches.branch_requests import _BACKENDS
 
@@ -150,7 +150,7 @@ async def test_the_base_is_a_revision_of_the_retained_history(server: InProcess)
 
 
 async def test_the_number_of_branches_is_limited(server: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creation, "MOST", 2)
+    monkeypatch.setattr(lifetime, "MOST", 2)
     await create(server, "one")
     await create(server, "two")
     refused = (await server.ask("POST", BRANCHES, branch("three"))).refused(403)

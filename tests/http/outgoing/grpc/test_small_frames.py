@@ -9,8 +9,8 @@ import trio
 from hpack import Encoder
 from stalls.longest_pass import passes_below
 
-from kubechronicle.http.outgoing.deadlines import Deadlines
 from kubechronicle.http.outgoing.grpc.stream import MAX_MESSAGE, GrpcStream
+from kubechronicle.http.outgoing.keep_alive import Deadlines
 from kubechronicle.http.outgoing.multiplexed import Multiplexed
 from kubechronicle.http.wire.tls import TLSStream
 

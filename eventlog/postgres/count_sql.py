@@ -1,4 +1,4 @@
-"""The statement that counts changes for a DensityQuery (queries/density.py)."""
+"""The statements that count changes: over time (queries/density.py), and by columns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kubechronicle.eventlog.postgres.change_sql import conditions_of, conditions_on_marks, table_of
+from kubechronicle.eventlog.postgres.change_sql import COLUMNS, conditions_of, conditions_on_marks, table_of
 from kubechronicle.eventlog.postgres.sql import log_table
 from kubechronicle.eventlog.queries.changes import ChangeQuery
 from kubechronicle.eventlog.queries.density import DensityQuery
+from kubechronicle.eventlog.queries.groups import BY, GroupQuery
+
+# -- density sql -------------------------------------------------------------------------------------------------------
+#
+# The statement that counts changes for a DensityQuery (queries/density.py).
+
 
 # $1 the edges, ascending. Returns their revisions.
 EDGES: Final = (
@@ -24,7 +30,7 @@ _PART: Final = (
 )
 
 
-def statement(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -> tuple[str, list[Any]]:
+def counts_over_time(query: DensityQuery, edges: Sequence[int], short: Sequence[str]) -> tuple[str, list[Any]]:
     """Return the SELECT of bucket, value (null: all other values) and count, and its arguments.
 
     ``edges``: as revisions. Cost: one index range, of an index with all needed columns if there is one.
@@ -94,3 +100,35 @@ def _bucket(edges: Sequence[int], first: int) -> str:
     middle = len(edges) // 2
     low, high = _bucket(edges[:middle], first), _bucket(edges[middle + 1 :], first + middle + 1)
     return f"case when revision < {int(edges[middle])}::bigint then {low} else {high} end"
+
+
+# -- group sql ---------------------------------------------------------------------------------------------------------
+#
+# The statement that groups changes for a GroupQuery (queries/groups.py).
+
+
+def counts_by_columns(query: GroupQuery, short: Sequence[str]) -> tuple[str, list[Any]]:
+    """Return the SELECT of values, count, first and last revision, and its arguments.
+
+    Cost: the index range of the key, resource, namespace or user that the query names, else the range of revisions.
+    """
+    if unknown := set(query.by) - set(BY):
+        raise ValueError(f"changes cannot be grouped by {', '.join(sorted(unknown))}")
+    changes = query.changes
+    arguments: list[Any] = []
+    conditions = conditions_of(changes, arguments)
+    # The range as literals: generic plans ignore arguments, and the size of the range decides which plan is best.
+    conditions[:2] = [f"revision > {int(changes.after)}::bigint", f"revision <= {int(changes.until)}::bigint"]
+    columns = [f"{COLUMNS.get(column, (column,))[0]}::text" for column in query.by]
+    names = [f"v{place}" for place in range(len(columns))]
+    chosen = "".join(f"{column} as {name}, " for column, name in zip(columns, names, strict=True))
+    arguments.append(query.most)
+    grouping = f"group by {', '.join(names)}" if names else "having count(*) > 0"
+    order = ", ".join(["count(*) desc", *(f'{name} collate "C"' for name in names)])
+    # Without "offset 0" Postgres expects as many groups as there are rows, and sorts them all.
+    text = f"""
+select {"".join(f"{name}, " for name in names)}count(*)::bigint, min(revision)::bigint, max(revision)::bigint
+from (select {chosen}revision from {table_of(changes, short)} where {" and ".join(conditions)} offset 0) found
+where $1::bigint <= $2::bigint {grouping} order by {order} limit ${len(arguments)}
+"""
+    return text, arguments
