@@ -45,7 +45,7 @@ _VALUE: Final = re.compile(r"(?:[^\0-\x20\x7f](?:[^\0-\x08\n-\x1f\x7f]*[^\0-\x20
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _TARGET: Final = re.compile(r"[!-~]+")
 
-REGULAR, PSEUDO, FRAMING, MALFORMED = range(4)
+REGULAR, PSEUDO, FRAMING, MALFORMED, BLANKS = range(5)
 
 K = TypeVar("K")
 
@@ -72,9 +72,18 @@ class Malformed(Exception):
     """Not a request (RFC 9113 §8.1.1)."""
 
 
+def _without_blanks(name: str, value: str) -> str:
+    """Return the value of a regular field without blanks at its ends, as HTTP/1.1 has it.
+
+    RFC 9113 §8.2.1 calls them malformed. But Go's server takes them, and client-go sends "Bearer " for an empty token.
+    """
+    is_regular = name[:1] != ":" and name not in FRAMING_FIELDS
+    return value.strip(" \t") if is_regular else value
+
+
 def _entry(name: str, value: str) -> Entry:
-    kind = REGULAR
-    if not _VALUE.fullmatch(value) or name in CONNECTION_FIELDS or (name == "te" and value.lower() != "trailers"):
+    kind, bare = REGULAR, _without_blanks(name, value)
+    if not _VALUE.fullmatch(bare) or name in CONNECTION_FIELDS or (name == "te" and value.lower() != "trailers"):
         kind = MALFORMED
     elif name in PSEUDO_FIELDS:
         kind = PSEUDO
@@ -82,6 +91,8 @@ def _entry(name: str, value: str) -> Entry:
         kind = MALFORMED
     elif name in FRAMING_FIELDS:
         kind = FRAMING
+    elif bare != value:
+        kind = BLANKS
     return (name, value), len(name) + len(value) + 32, kind
 
 
@@ -227,6 +238,8 @@ def request_head(fields: Iterable[Entry]) -> RequestHead:
             pseudo[field[0]] = field[1]
         elif kind == FRAMING:
             framing.append(field)
+        elif kind == BLANKS:
+            items.append((field[0], _without_blanks(*field)))
         else:
             raise Malformed
     try:
@@ -264,7 +277,7 @@ def _framing(
 
 def is_trailer(fields: Iterable[Entry]) -> bool:
     """Tell whether these fields may be trailers: no pseudo-field, none malformed (RFC 9113 §8.1)."""
-    return all(kind in (REGULAR, FRAMING) for _, _, kind in fields)
+    return all(kind in (REGULAR, FRAMING, BLANKS) for _, _, kind in fields)
 
 
 # -- answers --------------------------------------------------------------------------------------------------------
