@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,9 +71,8 @@ def run(site: Site, package: Package, test: str, *, number: int, timeout: int) -
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
     prefix = f"kc_{os.getpid()}_{number}_"
-    temporary = CACHE / "tmp" / prefix
-    temporary.mkdir(parents=True)
-    environment = site.databases.environment | {"TMPDIR": str(temporary)}
+    temporary = tempfile.mkdtemp(prefix=prefix)  # its path is short enough for sockets of tests
+    environment = site.databases.environment | {"TMPDIR": temporary}
     if site.etcd is not None:
         environment["PATH"] = f"{site.etcd}:{os.environ['PATH']}"
     else:
