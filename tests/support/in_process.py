@@ -85,6 +85,14 @@ class Answer:
         assert (status["kind"], status["status"], status["code"]) == ("Status", "Failure", code)
         return status
 
+    def timed_out(self) -> Any:
+        """Return the Status of a request that took too long. It has no kind, as kube-apiserver's."""
+        assert self.status == 504, (self.status, self.body)
+        status = self.json()
+        assert "kind" not in status
+        assert (status["reason"], status["code"]) == ("Timeout", 504)
+        return status
+
 
 class Stream:
     """The answer of a watch, frame by frame."""

@@ -509,7 +509,7 @@ async def test_over_http_the_deadline_is_504_and_the_sent_change_is_committed(au
     async with open_server() as server:
         with server.log.hold("append.committed"):
             answer = await server.ask("POST", f"{MAPS}?timeout=2s", configmap("a"))
-        assert answer.refused(504)["reason"] == "Timeout"
+        answer.timed_out()
         await server.get(f"{MAPS}/a")
 
 

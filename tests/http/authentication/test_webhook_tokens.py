@@ -234,4 +234,4 @@ async def test_a_review_ends_with_its_request(wire: Any) -> None:
 
     webhook = TokenWebhook(peer=peer_of(await wire(silent)))
     async with open_server(other={"token_webhook": webhook}, request_timeout=0.1) as server:
-        (await server.ask("POST", WHOAMI, REVIEW, token="joes")).refused(504)
+        (await server.ask("POST", WHOAMI, REVIEW, token="joes")).timed_out()
