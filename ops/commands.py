@@ -278,6 +278,10 @@ def _convert(arguments: argparse.Namespace) -> int:
 def _archive(arguments: argparse.Namespace) -> int:
     from kubechronicle.ops.maintenance import archive
 
+    if arguments.action == "parquet":
+        from kubechronicle.ops.maintenance import parquet
+
+        return _run_async(lambda settings: parquet.run(settings, arguments), arguments)
     return archive.run(arguments)
 
 

@@ -67,7 +67,7 @@ BROKERS = set().union(*(names_of(PROJECT["project"]["optional-dependencies"][ext
 CLIENTS = {"kopf", "kr8s", "kubernetes", "kubernetes-asyncio", "lightkube"}
 """Those that the pytest plugin makes for users who have installed them. Our tests of the plugin need all."""
 OPTIONAL = CLIENTS.union(
-    *(names_of(PROJECT["project"]["optional-dependencies"][extra]) for extra in ("witness", "pytest"))
+    *(names_of(PROJECT["project"]["optional-dependencies"][extra]) for extra in ("witness", "pytest", "parquet"))
 )
 """Of the extras whose modules are imported by statements."""
 GROUPS = {group: names_of(members) for group, members in PROJECT["dependency-groups"].items()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,15 @@ def run(arguments: argparse.Namespace) -> int:
     directory = Path(arguments.directory)
     if not directory.is_dir():
         raise OperatorError(f"there is no directory {directory}; name the one of --history-archive")
-    bounds = _bounds(arguments.revisions) if arguments.action == "read" else None
+    wants = selection(arguments) if arguments.action == "read" else None
+    lines: Iterator[str]
+    write: Callable[[ArchivedRow], str] = _json if arguments.output == "json" else _text
     try:
-        files = archives(directory)
-        for line in _list(files, arguments.output) if bounds is None else _read(files, arguments, bounds):
+        if wants is None:
+            lines = _list(archives(directory), arguments.output)
+        else:
+            lines = map(write, selected(directory, wants))
+        for line in lines:
             terminal.stdout().line(line)
     except ArchiveError as error:
         terminal.stderr().line(str(error))
@@ -59,23 +65,45 @@ def _list(files: list[Archive], output: str) -> Iterator[str]:
             yield f"{archive.log_id}   {archive.retention_class:5}   {revisions:22}   {size:10}   {archive.path.name}"
 
 
-def _read(files: list[Archive], arguments: argparse.Namespace, bounds: range) -> Iterator[str]:
-    wanted = [archive for archive in files if archive.first_row < bounds.stop and archive.last_row >= bounds.start]
-    if len({archive.log_id for archive in wanted}) > 1:
-        raise OperatorError("there are archives of several logs; move those of other logs away")
-    since, until = _time("--since", arguments.since), _time("--until", arguments.until)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The changes that the flags ask for. ``filters``: values of columns."""
+
+    bounds: range
+    since: datetime | None
+    until: datetime | None
+    filters: Mapping[str, str]
+
+    def matches(self, columns: Mapping[str, Any]) -> bool:
+        when = columns["committed_at"]
+        return (
+            columns["revision"] in self.bounds
+            and (self.since is None or when >= self.since)
+            and (self.until is None or when <= self.until)
+            and all(columns[column] == value for column, value in self.filters.items())
+        )
+
+
+def selection(arguments: argparse.Namespace) -> Selection:
+    """Return the selection of the flags. OperatorError."""
     filters = {column: vars(arguments)[flag.replace("-", "_")] for flag, column in ARCHIVE_FILTERS.items()}
-    filters = {column: value for column, value in filters.items() if value is not None}
-    write: Callable[[ArchivedRow], str] = _json if arguments.output == "json" else _text
-    for row in rows_of_all(wanted):
-        columns, when = row.columns, row.columns["committed_at"]
-        if (
-            row.revision in bounds
-            and (since is None or when >= since)
-            and (until is None or when <= until)
-            and all(columns[column] == value for column, value in filters.items())
-        ):
-            yield write(row)
+    return Selection(
+        bounds=_bounds(arguments.revisions),
+        since=_time("--since", arguments.since),
+        until=_time("--until", arguments.until),
+        filters={column: value for column, value in filters.items() if value is not None},
+    )
+
+
+def selected(directory: Path, wants: Selection) -> Iterator[ArchivedRow]:
+    """Yield the selected changes of a directory, in order. ArchiveError, OperatorError."""
+    if not directory.is_dir():
+        raise OperatorError(f"there is no directory {directory}; name the one of --history-archive")
+    bounds = wants.bounds
+    files = [each for each in archives(directory) if each.first_row < bounds.stop and each.last_row >= bounds.start]
+    if len({archive.log_id for archive in files}) > 1:
+        raise OperatorError("there are archives of several logs; move those of other logs away")
+    yield from (row for row in rows_of_all(files) if wants.matches(row.columns))
 
 
 def _text(row: ArchivedRow) -> str:
@@ -83,7 +111,9 @@ def _text(row: ArchivedRow) -> str:
     name = f"{columns['namespace']}/{columns['name']}" if columns["namespace"] else columns["name"]
     when = columns["committed_at"].astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     verb = _VERBS[Operation(columns["operation"])]
-    erased = "  (erased)" if is_tombstone(columns["object"]) else "  (encrypted)" if _is_encrypted(row) else ""
+    erased = (
+        "  (erased)" if is_tombstone(columns["object"]) else "  (encrypted)" if is_encrypted(columns["object"]) else ""
+    )
     return f"{row.revision}  {when}  {columns['user_name']} {verb} {columns['resource']} {name}{erased}"
 
 
@@ -93,15 +123,16 @@ def _json(row: ArchivedRow) -> str:
     document["operation"] = Operation(document["operation"]).name.lower()
     document["erased"] = is_tombstone(document["object"])
     stored = orjson.loads(document["object"])
-    if _is_encrypted(row):
+    hidden = is_encrypted(row.columns["object"])
+    if hidden:
         document["encryption"] = stored["encrypted"]
-    document["object"] = None if document["erased"] or _is_encrypted(row) else stored
+    document["object"] = None if document["erased"] or hidden else stored
     document["user_extra"] = orjson.loads(document["user_extra"]) if document["user_extra"] is not None else None
     return terminal.json_text(document, indented=False, zulu=True)
 
 
-def _is_encrypted(row: ArchivedRow) -> bool:
-    text: str = row.columns["object"]
+def is_encrypted(text: str) -> bool:
+    """Tell whether an object is stored encrypted."""
     return text.startswith(ENCRYPTED_BODY.decode())
 
 

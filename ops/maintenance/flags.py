@@ -227,11 +227,21 @@ def archive_flags(parser: argparse.ArgumentParser) -> None:
         command.add_argument("directory", metavar="DIR", help="the directory given as --history-archive")
         command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="text, or JSON lines")
         if name == "read":
-            for flag in ARCHIVE_FILTERS:
-                command.add_argument(f"--{flag}", metavar="VALUE", help="only changes with this value")
-            command.add_argument("--since", metavar="TIME", help="only changes from this time on (RFC 3339)")
-            command.add_argument("--until", metavar="TIME", help="only changes up to this time")
-            command.add_argument("--revisions", metavar="N-M", help="only these revisions; N- for all from N on")
+            _selection_flags(command)
+    summary = "Write changes to a Parquet file: those of the archives in DIR, or without it those of the log."
+    command = commands.add_parser("parquet", help=summary, description=summary, allow_abbrev=False)
+    command.add_argument("directory", metavar="DIR", nargs="?", help="the directory given as --history-archive")
+    command.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write")
+    _selection_flags(command)
+    add_settings(command, DATABASE)
+
+
+def _selection_flags(command: argparse.ArgumentParser) -> None:
+    for flag in ARCHIVE_FILTERS:
+        command.add_argument(f"--{flag}", metavar="VALUE", help="only changes with this value")
+    command.add_argument("--since", metavar="TIME", help="only changes from this time on (RFC 3339)")
+    command.add_argument("--until", metavar="TIME", help="only changes up to this time")
+    command.add_argument("--revisions", metavar="N-M", help="only these revisions; N- for all from N on")
 
 
 def history_flags(parser: argparse.ArgumentParser) -> None:

@@ -298,6 +298,34 @@ async def test_other_rows_of_the_same_name_are_not_overwritten(log: Any, run_sql
     assert run_sql(f"select count(*) from kubechronicle.log where resource <> '{OWN}'") == "70"
 
 
+async def test_archives_and_the_log_are_parquet(
+    log: Any, command: Command, run_sql: RunSql, database: str, tmp_path: Path
+) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    wanted = run_sql("select count(*), sum(revision) from kubechronicle.log where revision <= 60").split("|")
+    await log.compact(60, archive=tmp_path)
+    old, now = tmp_path / "old.parquet", tmp_path / "now.parquet"
+    code, output = await command("archive", "parquet", str(tmp_path), "-o", str(old))
+    assert code == 0, output
+    assert output == f"wrote {wanted[0]} changes to {old}\n"
+    table = parquet.read_table(old)
+    assert [str(table.num_rows), str(sum(table["revision"].to_pylist()))] == wanted
+    row = next(each for each in table.to_pylist() if each["user_name"] == "jane" and each["object"])
+    assert orjson.loads(row["object"])["kind"] == "X"
+    assert (row["operation"] in ("create", "update", "delete"), orjson.loads(row["user_extra"])) == (True, {"k": ["v"]})
+    code, output = await command("archive", "parquet", "-o", str(now), "--revisions", "61-", "--database-url", database)
+    assert code == 0, output
+    live = parquet.read_table(now)
+    assert live.schema.equals(table.schema)
+    assert str(live.num_rows) == run_sql("select count(*) from kubechronicle.log where revision > 60")
+    both = pyarrow.concat_tables([table, live])
+    assert both.num_rows == len(set(both["revision"].to_pylist()))
+    code, output = await command("archive", "parquet", str(tmp_path), "-o", str(old), "--user", "jane")
+    assert set(parquet.read_table(old)["user_name"].to_pylist()) == {"jane"}
+    code, output = await command("archive", "parquet", "/none", "-o", str(tmp_path / "none"))
+    assert (code, "there is no directory /none" in output, (tmp_path / "none").exists()) == (2, True, False)
+
+
 async def test_archives_are_read_with_filters(log: Any, command: Command, run_sql: RunSql, tmp_path: Path) -> None:
     jane = run_sql(
         "select revision from kubechronicle.log where user_name = 'jane' and resource = 'pods'"
