@@ -46,17 +46,24 @@ def peer_user(connection: socket.socket) -> int:
     return int(user)
 
 
+class TemplateEnded(Exception):
+    """The template ended before it made the fork."""
+
+
 class Fork:
     """A process that a template has forked. ``stdout`` is its output, as text.
 
-    Raises what subprocess.Popen raises: TimeoutExpired.
+    Raises TemplateEnded, and as subprocess.Popen does, TimeoutExpired.
     """
 
     def __init__(self, outcome: socket.socket, stdout: IO[str]) -> None:
         self.stdout = stdout
         self.returncode: int | None = None
         self._outcome = outcome
-        self.pid = int(outcome.recv(_LONGEST))
+        pid = outcome.recv(_LONGEST)
+        if not pid:
+            raise TemplateEnded
+        self.pid = int(pid)
 
     def poll(self) -> int | None:
         """Return the exit code, minus the signal's number for a killed process, None while it runs."""
@@ -100,7 +107,7 @@ def request_fork(
     stderr: IO[str],
     remove: str = "",
 ) -> Fork:
-    """Return a fork of a template. Its standard input is empty. It is stopped when this process ends."""
+    """Return a fork of a template. Its standard input is empty. It is stopped when this process ends. TemplateEnded."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     output, theirs_output = os.pipe()
     stdin = os.open(os.devnull, os.O_RDONLY)

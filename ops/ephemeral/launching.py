@@ -48,7 +48,8 @@ def launch(argv: Sequence[str], run_here: Callable[[Sequence[str]], int]) -> int
         if connection is None:
             return run_here(argv)
         with connection:
-            return _follow(connection, argv, remove)
+            code = _follow(connection, argv, remove)
+        return run_here(argv) if code is None else code
     finally:
         if remove:
             shutil.rmtree(remove, ignore_errors=True)
@@ -92,8 +93,8 @@ def connect(linger: float = DEFAULT_LINGER) -> socket.socket | None:
     return None
 
 
-def _follow(connection: socket.socket, argv: Sequence[str], remove: str) -> int:
-    """Request the fork, forward signals to it, and return its exit code."""
+def _follow(connection: socket.socket, argv: Sequence[str], remove: str) -> int | None:
+    """Request the fork, forward signals to it, and return its exit code. None: the prepared process ended before."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         pending: list[int] = []
@@ -104,8 +105,7 @@ def _follow(connection: socket.socket, argv: Sequence[str], remove: str) -> int:
             send_request(connection, [sys.argv[0], *argv], os.environ, descriptors, remove=remove)
         pid = int(ours.recv(_LONGEST) or b"0")
         if not pid:
-            print("kubechronicle: the prepared process ended before the server began", file=sys.stderr)
-            return 1
+            return None
 
         def forward(number: int, _: object) -> None:
             with suppress(ProcessLookupError):

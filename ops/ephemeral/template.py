@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kubechronicle.ops.ephemeral.forks import peer_user
+from kubechronicle.ops.errors import OperatorError
 
 MOST: Final = 1 << 18
 """Bytes of a request at most; a message of this kind of socket cannot be longer."""
@@ -51,7 +52,8 @@ def import_all() -> None:
     package = importlib.import_module("kubechronicle")
     for module in pkgutil.walk_packages(package.__path__, "kubechronicle."):
         if not module.name.startswith(NOT_OF_A_SERVER) and not module.name.endswith(("__main__", "template")):
-            importlib.import_module(module.name)
+            with contextlib.suppress(ImportError, OperatorError):  # of a package that only an extra installs
+                importlib.import_module(module.name)
     gc.collect()
     gc.freeze()  # no search in a fork copies the pages of these objects
 

@@ -55,7 +55,7 @@ def make(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     python = quote(sys.executable)
     # Suites are written for a control plane without kube-controller-manager, whose loops this server has, too.
-    command = f"{python} -m kubechronicle.ops.cli serve --ephemeral --controllers="
+    command = f"{python} -P -m kubechronicle.ops.cli serve --ephemeral --controllers="
     _write(folder / "kube-apiserver", _PROGRAM.format(help=quote("kubechronicle serve --help"), command=command))
     stub = f"{python} -I -S {quote(str(ETCD_STUB))}"
     _write(folder / "etcd", _PROGRAM.format(help=quote("a stub of kubechronicle"), command=stub))

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.transport import HttpTransport
-from kubechronicle.ops.ephemeral.forks import Fork, request_fork
+from kubechronicle.ops.ephemeral.forks import Fork, TemplateEnded, request_fork
 from kubechronicle.ops.ephemeral.launching import connect
 from kubechronicle.ops.errors import OperatorError
 
@@ -49,9 +50,10 @@ class TestServer:
         command = [sys.argv[0], "serve", "--ephemeral=true", *flags]
         connection = connect() if sys.platform == "linux" else None
         if connection is not None:
-            with connection:
+            with connection, suppress(TemplateEnded):
                 return request_fork(connection, command, os.environ, stderr=self._log, remove=str(self.directory))
-        command = [sys.executable, "-m", "kubechronicle.ops.cli", *command[1:]]
+        # -P: the present directory is that of the tests, and may have modules with names of the standard library.
+        command = [sys.executable, "-P", "-m", "kubechronicle.ops.cli", *command[1:]]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True)
 
     def keep(self) -> None:

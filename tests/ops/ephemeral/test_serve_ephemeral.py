@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ import pytest
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.transport import HttpTransport
+from kubechronicle.ops.ephemeral import launching
 
 COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
 READY = re.compile(r"ready at (\S+); try: kubectl --kubeconfig (\S+)")
@@ -136,3 +138,25 @@ def test_what_does_not_fit_is_refused(temporary: Path, arguments: list[str], pro
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert problem in errors
+
+
+def test_without_a_prepared_process_a_server_starts_by_itself(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The template ends at once: its name is taken by a socket that nobody serves."""
+    connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    other.close()
+    monkeypatch.setattr(launching, "connect", lambda linger: connection)
+    monkeypatch.setattr(launching, "send_request", lambda *arguments, **options: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    ran: list[Sequence[str]] = []
+
+    def run_here(argv: Sequence[str]) -> int:
+        ran.append(argv)
+        return 3
+
+    handlers = {number: signal.getsignal(number) for number in launching.FORWARDED}
+    try:
+        assert launching.launch(["serve", "--ephemeral"], run_here) == 3
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert len(ran) == 1
