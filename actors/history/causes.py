@@ -38,8 +38,8 @@ from kubechronicle.api.explaining.causes import (
     explained,
     fact_of,
 )
+from kubechronicle.api.history.cells import NOISY_RESOURCES
 from kubechronicle.api.history.masking import masked_change
-from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, pair_size

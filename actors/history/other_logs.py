@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
-from kubechronicle.actors.history.namespace_creation import created_at
+from kubechronicle.actors.history.rights import created_at
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.noise import NOISY_RESOURCES
+from kubechronicle.api.history.cells import NOISY_RESOURCES
 from kubechronicle.api.history.positions import SPAN, is_joined, place_of, revisions_of
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision, UnknownMoment

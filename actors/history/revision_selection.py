@@ -12,13 +12,12 @@ from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.history.tags import TaggedRevision
 from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.cells import HIDDEN, NOISE, NOISY_RESOURCES, SHOWN
 from kubechronicle.api.history.field_values import canonical
-from kubechronicle.api.history.moments import epoch_of, parse_moment
-from kubechronicle.api.history.noise import HIDDEN, NOISE, NOISY_RESOURCES, SHOWN
+from kubechronicle.api.history.moments import epoch_of, parse_moment, tag_named
 from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.revisions import kinds_named, resources_named
 from kubechronicle.api.history.suggestions import nearest_name
-from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
 from kubechronicle.api.selectors.selectable_fields import BOUNDS, CAUSE, KIND_FIELDS, REASON, TEXT_FIELDS
@@ -207,7 +206,7 @@ class _Terms:
             self.resources = named if self.resources is None else self.resources & named
 
     def add_noise(self, term: FieldTerm) -> None:
-        """Leave out the noisy resources (api/history/noise.py), or not. StatusError 400."""
+        """Leave out the noisy resources (api/history/cells.py), or not. StatusError 400."""
         if term.value not in (HIDDEN, SHOWN) or not term.equal:
             raise status.bad_request(f"{NOISE}={term.value}: must be {NOISE}={HIDDEN} or {NOISE}={SHOWN}")
         if term.value == HIDDEN:

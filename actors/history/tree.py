@@ -23,8 +23,8 @@ from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.errors import status
 from kubechronicle.api.explaining.causes import Fact, because, causes_of, fact_of
 from kubechronicle.api.explaining.trees import Node, involved_in, owners_in, tree_of, with_owner
+from kubechronicle.api.history.cells import NOISY_RESOURCES
 from kubechronicle.api.history.masking import masked_change
-from kubechronicle.api.history.noise import NOISY_RESOURCES
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.errors import Compacted

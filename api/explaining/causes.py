@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from kubechronicle.api.history.cells import action_of
-from kubechronicle.api.history.noise import is_heartbeat
+from kubechronicle.api.history.cells import action_of, is_heartbeat
 from kubechronicle.api.values.objects import Object
 
 if TYPE_CHECKING:  # it takes long to load, and commands need the words of causes alone

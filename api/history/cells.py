@@ -5,10 +5,11 @@ The creation of an Eviction evicts a Pod, that of a Binding binds it to a node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.history.differences import shown_value
+from kubechronicle.api.history.accesses import RESOURCE as ACCESSES
+from kubechronicle.api.history.differences import CONSEQUENCES, is_within, shown_value
 from kubechronicle.api.values.printable import printable
 
 CREATIONS: Final = {"eviction": "evict", "binding": "bind"}
@@ -56,3 +57,36 @@ def user_named(user: str, impersonator: str) -> str:
     """Return a user as texts name it, with the user that acted in its name."""
     name = user or "an unknown user"
     return f"{name} (impersonated by {impersonator})" if impersonator else name
+
+
+# -- noise -------------------------------------------------------------------------------------------------------------
+#
+# Noise: changes that systems make all the time, which hide those of people.
+#
+# Clients leave them out unless they are asked for: kubectl's tables of revisions, the page, `between` and `incident`.
+# A program that reads revisions gets everything, unless it selects ``noise=hidden``.
+
+
+NOISY_RESOURCES: Final = ("events", "events.events.k8s.io", "leases.coordination.k8s.io", ACCESSES)
+"""Stored resources whose every change is noise: Events, Leases, which nodes and servers renew, and AccessRecords, which
+have answers of their own."""
+
+NOISY_FIELDS: Final = (
+    "status.conditions.lastHeartbeatTime",
+    "status.conditions.lastProbeTime",
+    "metadata.annotations[control-plane.alpha.kubernetes.io/leader]",
+    "metadata.resourceVersion",
+    "metadata.managedFields",
+    *sorted(CONSEQUENCES),
+)
+"""Fields that controllers renew. A change of nothing else is a heartbeat: of a node's status, or of a leader."""
+
+NOISE: Final = "noise"
+"""The selector of revisions, with one of its values."""
+HIDDEN: Final = "hidden"
+SHOWN: Final = "shown"
+
+
+def is_heartbeat(changed: Iterable[str]) -> bool:
+    """Tell whether an update changed nothing but noisy fields. ``changed``: its fields, as revisions list them."""
+    return all(any(is_within(field, noisy) and len(field) >= len(noisy) for noisy in NOISY_FIELDS) for field in changed)

@@ -20,8 +20,7 @@ from kubechronicle.api.audit.policy import STARTED, PolicyError
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
-from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, AuditBackend
-from kubechronicle.http.audit.metrics import AuditMetrics
+from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, AuditBackend, AuditMetrics
 from kubechronicle.http.audit.record import (
     MAX_USER_AGENT,
     USUAL,

@@ -25,9 +25,16 @@ import trio
 
 from kubechronicle.api.audit.events import OVERHEAD, AuditEvent, Offered, legacy_line
 from kubechronicle.api.values.caches import CACHES
-from kubechronicle.http.audit.backends import BATCH, LEGACY_FORMAT, MOST_BYTES, Delivery, LogSettings, log_lost
+from kubechronicle.http.audit.backends import (
+    BATCH,
+    LEGACY_FORMAT,
+    MOST_BYTES,
+    AuditMetrics,
+    Delivery,
+    LogSettings,
+    log_lost,
+)
 from kubechronicle.http.audit.log_file import DAY, MEBIBYTE, LogFile
-from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.outgoing.backoff import RateLimitedLog
 
 log = logging.getLogger(__name__)

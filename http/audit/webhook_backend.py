@@ -18,8 +18,7 @@ from typing import Final
 import trio
 
 from kubechronicle.api.audit.events import HEAD, AuditEvent, Offered
-from kubechronicle.http.audit.backends import BATCH, MOST_BYTES, Delivery, WebhookSettings, log_lost
-from kubechronicle.http.audit.metrics import AuditMetrics
+from kubechronicle.http.audit.backends import BATCH, MOST_BYTES, AuditMetrics, Delivery, WebhookSettings, log_lost
 from kubechronicle.http.outgoing.backoff import Backoff, RateLimitedLog
 from kubechronicle.http.outgoing.client import AskError, Client
 

@@ -33,8 +33,8 @@ from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.cells import HIDDEN, NOISE
 from kubechronicle.api.history.extents import covered
-from kubechronicle.api.history.noise import HIDDEN, NOISE
 from kubechronicle.api.history.object_parts import parts_of
 from kubechronicle.api.history.revisions import CONTENTS, PLAIN
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
@@ -171,7 +171,7 @@ def _secret_values(backend: Backend, request: Request, context: Context) -> Secr
 
 
 def without_noise(request: Request, context: Context, rt: ResourceType, selection: Selection) -> Selection:
-    """Return a selection of revisions without noise (api/history/noise.py), if people read the answer.
+    """Return a selection of revisions without noise (api/history/cells.py), if people read the answer.
 
     These are tables, as kubectl requests them. A selection of kinds, of one object or of noise stays as it is, and a
     warning tells of the rest.

@@ -7,14 +7,44 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kubechronicle.ops.client import kubeconfig
-from kubechronicle.ops.client.client import Client
+from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
-from kubechronicle.ops.client.other_servers import other_server, remark
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.past_kinds import past_kinds
 from kubechronicle.ops.client.subjects import HOW_TO_NAME, Subject, checked_reason, split_words
 from kubechronicle.ops.client.transport import HttpTransport, Transport
 from kubechronicle.ops.errors import OperatorError
+
+# -- other servers -----------------------------------------------------------------------------------------------------
+#
+# Kinds of extension API servers: the server's log holds no change of their objects (docs/aggregation.md).
+
+
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+
+def other_server(client: Client, kind: Kind) -> str:
+    """Return "namespace/name" of the Service behind which a kind is served; "" if it is the server's own.
+
+    A user who may not read APIServices gets "".
+    """
+    if "." not in kind.group:
+        return ""  # only groups of the server itself have such names
+    try:
+        found = client.get(f"{API_SERVICES}/{kind.version}.{kind.group}")
+    except ApiError:
+        return ""
+    service = (found.get("spec") or {}).get("service")
+    return f"{service.get('namespace', '')}/{service.get('name', '')}" if service else ""
+
+
+def remark(kind: Kind, service: str) -> str:
+    """Return what to tell about such a kind."""
+    return (
+        f"{kind.full_name} are served by another server, behind the Service {service}: this server's log holds none of "
+        "their changes"
+    )
+
 
 make_transport: Callable[[kubeconfig.Target], Transport] = HttpTransport
 """Tests replace it."""

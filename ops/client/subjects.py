@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kubechronicle.api.history.cells import HIDDEN, NOISE
 from kubechronicle.api.history.field_values import canonical
-from kubechronicle.api.history.noise import HIDDEN, NOISE
 from kubechronicle.api.history.reasons import parse_reason
 from kubechronicle.ops.client.kinds import Kind
 from kubechronicle.ops.errors import OperatorError

@@ -17,13 +17,13 @@ from kubechronicle.http.audit.audit import Audit, AuditParts
 from kubechronicle.http.audit.backends import (
     BATCH,
     AuditBackend,
+    AuditMetrics,
     BatchSettings,
     LogSettings,
     TruncateSettings,
     WebhookSettings,
 )
 from kubechronicle.http.audit.log_backend import LogBackend
-from kubechronicle.http.audit.metrics import AuditMetrics
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.webhook_backend import WebhookBackend
 from kubechronicle.http.outgoing.client import Outgoing

@@ -17,7 +17,7 @@ from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange, grou
 from kubechronicle.api.admission.logged_writes import CREATE, DELETE, DELETIONS, UPDATE, VIEWS
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.custom.served import all_types
-from kubechronicle.api.history.noise import NOISY_RESOURCES
+from kubechronicle.api.history.cells import NOISY_RESOURCES
 from kubechronicle.api.registry.registry import Registry, known_registry
 from kubechronicle.ops.client.client import NOT_JSON, ApiError, Client
 from kubechronicle.ops.client.revision_reader import API, NO_HISTORY

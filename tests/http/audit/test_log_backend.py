@@ -20,10 +20,9 @@ import trio
 from kubechronicle.api.audit.events import AuditEvent, Line
 from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.http.audit import log_backend
-from kubechronicle.http.audit.backends import BatchSettings, LogSettings, TruncateSettings
+from kubechronicle.http.audit.backends import AuditMetrics, BatchSettings, LogSettings, TruncateSettings
 from kubechronicle.http.audit.log_backend import LogBackend
 from kubechronicle.http.audit.log_file import LogFile
-from kubechronicle.http.audit.metrics import AuditMetrics
 
 PATIENCE = 30.0
 

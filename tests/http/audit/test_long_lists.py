@@ -15,8 +15,7 @@ from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.meta.request_info import Query, resolve
 from kubechronicle.http.audit import requests
 from kubechronicle.http.audit.audit import Audit
-from kubechronicle.http.audit.backends import Delivery
-from kubechronicle.http.audit.metrics import AuditMetrics
+from kubechronicle.http.audit.backends import AuditMetrics, Delivery
 from kubechronicle.http.context import Context
 from kubechronicle.http.list_body import ListBody, joined_items
 from kubechronicle.http.messages import Request, Response

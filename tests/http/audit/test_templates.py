@@ -13,7 +13,7 @@ from kubechronicle.api.audit.matching import Matcher
 from kubechronicle.api.audit.policy import COMPLETE
 from kubechronicle.api.meta.request_info import Query, resolve
 from kubechronicle.http.audit.audit import Audit
-from kubechronicle.http.audit.metrics import AuditMetrics
+from kubechronicle.http.audit.backends import AuditMetrics
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context
 from kubechronicle.http.messages import Request

@@ -13,8 +13,7 @@ import trio
 
 from kubechronicle.api.audit.events import AuditEvent
 from kubechronicle.api.audit.payloads import Payload
-from kubechronicle.http.audit.backends import BatchSettings, TruncateSettings, WebhookSettings
-from kubechronicle.http.audit.metrics import AuditMetrics
+from kubechronicle.http.audit.backends import AuditMetrics, BatchSettings, TruncateSettings, WebhookSettings
 from kubechronicle.http.audit.webhook_backend import WebhookBackend, _TokenBucket
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import Answer, AskError, Outgoing

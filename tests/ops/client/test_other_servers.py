@@ -7,7 +7,7 @@ from server_in_thread import InThread, Running
 
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
-from kubechronicle.ops.client.other_servers import other_server, remark
+from kubechronicle.ops.client.session import other_server, remark
 
 VERBS = frozenset(("get", "list", "create", "delete"))
 THING = Kind("things.example.com", "v1", "things", "thing", "Thing", True, VERBS)
