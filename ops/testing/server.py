@@ -39,6 +39,7 @@ class TestServer:
         if found is None:
             self._process.wait(STOPPING)
             self._log.seek(0)
+            shutil.rmtree(self.directory, ignore_errors=True)
             raise OperatorError(f"the server did not start: {self._log.read()[-2000:].strip()}")
         self.url = found[1]
         self.kubeconfig = self.directory / "admin.kubeconfig"
