@@ -13,8 +13,8 @@ from kubechronicle.actors.branches.branches import OpenBranch
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.branches import CHANGES, Difference, change_object
-from kubechronicle.api.history.masking import RESOURCE as SECRETS
 from kubechronicle.api.history.masking import masked_secret
+from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.api.meta.list_options import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType

@@ -33,9 +33,9 @@ from kubechronicle.actors.history.other_logs import may_be_elsewhere
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.conditions import ObjectCondition
-from kubechronicle.api.history.masking import RESOURCE as SECRETS
-from kubechronicle.api.history.masking import without_values
 from kubechronicle.api.history.positions import SPAN, place_of
+from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
+from kubechronicle.api.history.secret_values import without_values
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.queries.changes import Chunk
 from kubechronicle.eventlog.queries.states import ObjectState as ObjectState

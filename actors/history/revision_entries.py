@@ -12,9 +12,10 @@ import orjson
 from kubechronicle.actors.history.change_records import PlainForm, change_of, states_json
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.history import revisions
-from kubechronicle.api.history.masking import RESOURCE, masked_change
+from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.reasons import has_text
 from kubechronicle.api.history.revisions import PLAIN, Content
+from kubechronicle.api.history.secret_values import RESOURCE
 from kubechronicle.eventlog.entries import NOTHING, Entry
 from kubechronicle.eventlog.records import Key, Record
 

@@ -14,10 +14,11 @@ from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.cells import HIDDEN, NOISE, NOISY_RESOURCES, SHOWN
 from kubechronicle.api.history.field_values import canonical
-from kubechronicle.api.history.moments import epoch_of, parse_moment, tag_named
+from kubechronicle.api.history.moments import epoch_of, parse_moment
 from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.revisions import kinds_named, resources_named
 from kubechronicle.api.history.suggestions import nearest_name
+from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
 from kubechronicle.api.selectors.selectable_fields import BOUNDS, CAUSE, KIND_FIELDS, REASON, TEXT_FIELDS

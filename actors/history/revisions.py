@@ -29,7 +29,7 @@ from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Sel
 from kubechronicle.api.admission.replays import ReplayOutcome
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.cells import NOISY_RESOURCES
-from kubechronicle.api.history.extents import BY_TIME, FORMER
+from kubechronicle.api.history.elsewhere import BY_TIME, FORMER
 from kubechronicle.api.meta.list_options import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry

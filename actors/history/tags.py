@@ -12,7 +12,8 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_an
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
-from kubechronicle.api.history.moments import RESOURCE, Asked, parse_moment, unknown, written
+from kubechronicle.api.history.moments import Asked, parse_moment, written
+from kubechronicle.api.history.tags import RESOURCE, unknown
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision, LogError

@@ -13,8 +13,6 @@ from datetime import datetime
 from html import escape
 from typing import Any, Final, NamedTuple
 
-import orjson
-
 from kubechronicle.api.explaining.causes import CONTROLLERS, DELETING
 from kubechronicle.api.explaining.report_style import STYLE
 from kubechronicle.api.history.cells import PAST_TENSES, action_of, changed_cell, object_cell, user_cell
@@ -193,6 +191,8 @@ def html_report(found: Mapping[str, Any], period: Period) -> str:
     """Return the report as one HTML file."""
     causes, title = _causes(found["changes"]), _text(_title(found, period))
     people, controllers = _divided(causes)
+    import orjson  # commands start without it
+
     document = orjson.dumps(found).decode().replace("<", "\\u003c")
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',

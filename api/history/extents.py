@@ -8,7 +8,6 @@ in the main database, the history has no change of it; …; in database events, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -125,22 +124,3 @@ def _by_database(extents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for each in extent.get("databases") or ({**extent, "database": MAIN},):
             found.setdefault(each["database"], []).append(each)
     return [{**together(parts), "database": name} for name, parts in found.items()]
-
-
-# -- elsewhere ---------------------------------------------------------------------------------------------------------
-#
-# Warnings of answers about history that lack something: the server's words, which its client knows again.
-
-
-BY_TIME: Final = "revision {revision} is of one database; changes in another one are chosen by its commit time"
-ERASED: Final = "left out: their contents were erased from history"
-"""The warning of a list of the past, after the number of objects and their resource."""
-ENDS: Final = "history of branch"
-"""Begins the warning of answers about history in a branch, which lack its own changes."""
-FORMER: Final = "changes of Events or Leases may be in another database, which this server is not given any more"
-_KNOWN: Final = r'"(changes of Events or Leases may be in another database[^"]*|revision \d+ is of one database;[^"]*)"'
-
-
-def notes_in(warnings: str) -> list[str]:
-    """Return these warnings among those of a response's header ``Warning``."""
-    return re.findall(_KNOWN, warnings) if warnings else []

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.history import masking
+from kubechronicle.api.history import masking, secret_values
 from kubechronicle.api.history.differences import differences
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
@@ -53,7 +53,7 @@ class AuditedChange:
             return TOO_LONG
         after = self._after.object() if isinstance(self._after, Entry) else self._after
         before: Any = self._before.object()
-        if self._resource == masking.RESOURCE:
+        if self._resource == secret_values.RESOURCE:
             key = secrets.token_bytes(16)
             before, after = masking.masked_secret(before, key), masking.masked_secret(after, key)
         found = orjson.dumps([each.operation() for each in differences(before, after)])

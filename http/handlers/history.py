@@ -23,8 +23,9 @@ from kubechronicle.actors.history.tags import tagged_revisions
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.history.masking import RESOURCE
-from kubechronicle.api.history.moments import Asked, epoch_of, parse_moment, tag_named, written
+from kubechronicle.api.history.moments import Asked, epoch_of, parse_moment, written
+from kubechronicle.api.history.secret_values import RESOURCE
+from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision

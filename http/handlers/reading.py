@@ -9,7 +9,7 @@ from typing import Final
 from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.custom.conversion_reviews import WebhookConversionFailed
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.extents import ERASED
+from kubechronicle.api.history.elsewhere import ERASED
 from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.meta import metadata

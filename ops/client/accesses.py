@@ -6,9 +6,8 @@ They are revisions of AccessRecords (api/history/accesses.py) by the server itse
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.accesses import DENIED, RECORDING, RESOURCE, SESSION, TOKEN, TYPE, about
 from kubechronicle.api.values.objects import Object
@@ -27,8 +26,7 @@ NOT_RECORDED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessQuery:
+class AccessQuery(NamedTuple):
     """``types``: of records. ``namespace``: "" for all. ``subject``: the object or kind; None: any."""
 
     types: Sequence[str]
@@ -54,17 +52,16 @@ class AccessQuery:
         return not self.namespace or spec.get("namespace", "") == self.namespace
 
 
-@dataclass(slots=True)
 class Accesses:
     """``found``: the records, newest first. ``outside``: number of others, in other namespaces.
 
     ``since``: the first time at which a server recorded; "" if none did. ``lost``: accesses that were not recorded.
     """
 
-    found: list[Object]
-    outside: int = 0
-    since: str = ""
-    lost: int = 0
+    __slots__ = ("found", "lost", "outside", "since")
+
+    def __init__(self, found: list[Object], outside: int = 0, since: str = "", lost: int = 0) -> None:
+        self.found, self.outside, self.since, self.lost = found, outside, since, lost
 
 
 def read_accesses(client: Client, query: AccessQuery, bounds: Mapping[str, str]) -> Accesses:

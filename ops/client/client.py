@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from kubechronicle.api.history.cells import HIDDEN, NOISE
-from kubechronicle.api.history.extents import ENDS, ERASED, notes_in
+from kubechronicle.api.history.elsewhere import ENDS, ERASED, notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
 from kubechronicle.api.history.reasons import CAUSE_HEADER
 from kubechronicle.api.history.reasons import HEADER as REASON
@@ -253,7 +253,7 @@ class Client:
 
     def tag(self, text: str) -> Object:
         """Return the Tag of a moment, as ``tag:release-7``. OperatorError: there is no such tag."""
-        from kubechronicle.api.history.moments import TAGS, tag_named, unknown
+        from kubechronicle.api.history.tags import TAGS, tag_named, unknown
 
         try:
             name = tag_named(text)

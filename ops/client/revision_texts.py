@@ -16,8 +16,8 @@ from kubechronicle.api.history.differences import (
     shown_value,
 )
 from kubechronicle.api.history.field_values import fields_at, steps, values_at
-from kubechronicle.api.history.masking import FIELDS as SECRET_FIELDS
-from kubechronicle.api.history.masking import LAST_APPLIED
+from kubechronicle.api.history.secret_values import FIELDS as SECRET_FIELDS
+from kubechronicle.api.history.secret_values import LAST_APPLIED
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.output import Screen, ago, format_time
 from kubechronicle.ops.terminal import Painted, Part, yaml_text

@@ -21,7 +21,8 @@ from urllib.parse import quote
 
 import yaml
 
-from kubechronicle.api.history.moments import parse_moment, tag_named, written
+from kubechronicle.api.history.moments import parse_moment, written
+from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.meta.path_prefixes import HISTORY
 from kubechronicle.ops import pki, terminal
 from kubechronicle.ops.errors import OperatorError

@@ -26,9 +26,9 @@ from kubechronicle.api.explaining.causes import CONTROLLERS, Cause, Fact, becaus
 from kubechronicle.api.explaining.incidents import grant_of
 from kubechronicle.api.explaining.states import CRASH, FAILED, GONE, KINDS, stored_state
 from kubechronicle.api.history.cells import NOISY_RESOURCES, action_of
-from kubechronicle.api.history.masking import RESOURCE as SECRETS
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
+from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, pair_size
 from kubechronicle.eventlog.records import Operation, Record
 

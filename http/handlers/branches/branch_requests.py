@@ -23,7 +23,7 @@ from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.branches import AGAINST, BRANCHES, CHANGES, USE
-from kubechronicle.api.history.extents import ENDS
+from kubechronicle.api.history.elsewhere import ENDS
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.eventlog.records import Moment

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
-from kubechronicle.api.history.moments import PREFIX as TAG
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.history.reads import read_cell
+from kubechronicle.api.history.tags import PREFIX as TAG
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client import kubeconfig, output

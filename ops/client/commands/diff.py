@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.differences import differences
-from kubechronicle.api.history.masking import FIELDS as SECRET_FIELDS
+from kubechronicle.api.history.secret_values import FIELDS as SECRET_FIELDS
 from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from kubechronicle.api.history.moments import PREFIX, TAGS, unknown
+from kubechronicle.api.history.tags import PREFIX, TAGS, unknown
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
