@@ -58,8 +58,10 @@ def main_thread_seconds(pid: int) -> float:
 
 
 def process_seconds(pid: int) -> float:
-    """Return the CPU of a process; 0 if it is gone. The number of its clock is that of clock_getcpuclockid(3)."""
+    """Return the CPU of a process; 0 if it has ended. The number of its clock is that of clock_getcpuclockid(3)."""
     try:
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return 0.0  # nobody has waited for it yet
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
         return 0.0

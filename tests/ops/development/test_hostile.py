@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kubechronicle.ops.development.hostile import __main__ as command
 from kubechronicle.ops.development.hostile.attacks import ATTACKS
-from kubechronicle.ops.development.hostile.light_client import Silence
+from kubechronicle.ops.development.hostile.light_client import Silence, process_seconds
 from kubechronicle.ops.development.hostile.table import BEGIN, END, Measured, rows_of
 
 
@@ -48,3 +51,13 @@ def test_the_page_has_the_attacks_of_the_table() -> None:
 def test_an_unknown_name_is_the_operators_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--only", "nonesuch"]) == 2
     assert capsys.readouterr().err == "hostile: no attack has a name with nonesuch\n"
+
+
+def test_a_process_that_has_ended_has_no_time_even_if_nobody_waited_for_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as process:
+        assert process_seconds(os.getpid()) > 0
+        assert process.stdout is not None
+        process.stdout.read()  # to its end
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert process_seconds(process.pid) == 0
+    assert process_seconds(process.pid) == 0
