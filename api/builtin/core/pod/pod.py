@@ -158,7 +158,7 @@ def restrict_to_ephemeral_containers(new: Object, old: Object) -> None:
 
 
 def restrict_to_resources(new: Object, old: Object, *, options: PodOptions = USUAL) -> None:
-    """Keep all but resources and resize policies: the resize subresource changes nothing else."""
+    """Keep all but resources, resize policies, and volumes where a gate says so: a resize changes nothing else."""
     if options.completed_resources:
         keep_pod_resources(new, old)
         complete_pod_resources(new["spec"])
@@ -176,8 +176,8 @@ def restrict_to_resources(new: Object, old: Object, *, options: PodOptions = USU
         if held:
             containers[group] = held
     new["spec"] = {**new["spec"], **containers}
-    of_pod = ("resources",) if options.resized_as_a_whole else ()
-    _restrict_to_spec_fields(new, old, *of_pod, *containers)
+    of_pod = {"resources": options.resized_as_a_whole, "volumes": options.resized_volumes}
+    _restrict_to_spec_fields(new, old, *(name for name, may_change in of_pod.items() if may_change), *containers)
 
 
 def keep_pod_resources(new: Object, old: Object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kubechronicle.api.builtin.common.checks import MIRROR
@@ -75,6 +76,7 @@ def resize(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]
     pairs = zip(spec.get("initContainers") or (), held.get("initContainers") or (), strict=True)
     for index, (wanted, present) in enumerate(pairs):
         causes += _init_container_resize(wanted, present, f"spec.initContainers[{index}]")
+    causes += _volume_resize(spec.get("volumes") or (), held.get("volumes") or ())
     if not causes and (spec.get("resources") is None) != (held.get("resources") is None):
         causes += [] if _has_amounts(spec.get("resources")) else [forbidden("spec", _ONLY_AMOUNTS)]
     return causes
@@ -119,6 +121,37 @@ def _init_container_resize(wanted: Object, present: Object, field: str) -> list[
         policies = wanted.get("resizePolicy") or ()
         causes += [forbidden(field, detail) for each in policies if each.get("restartPolicy") == "RestartContainer"]
     return causes
+
+
+def _volume_resize(wanted: Sequence[Object], present: Sequence[Object]) -> list[Cause]:
+    """Check that only the size limits of volumes in memory change. Without its gate, a resize changes no volume."""
+    if len(wanted) != len(present):
+        return [forbidden("spec.volumes", "volumes may not be added or removed on resize")]
+    causes: list[Cause] = []
+    for index, (new, old) in enumerate(zip(wanted, present, strict=True)):
+        path = f"spec.volumes[{index}]"
+        after, before = new.get("emptyDir"), old.get("emptyDir")
+        if new.get("name") != old.get("name"):
+            causes.append(forbidden(f"{path}.name", "volumes may not be renamed or reordered on resize"))
+        elif after is None or before is None:
+            causes += [] if new == old else [forbidden(path, _ONLY_LIMITS)]
+        elif {**new, "emptyDir": {**after, "sizeLimit": None}} != {**old, "emptyDir": {**before, "sizeLimit": None}}:
+            causes.append(forbidden(path, _ONLY_LIMITS))
+        else:
+            causes += _limit_change(after, before, f"{path}.emptyDir.sizeLimit")
+    return causes
+
+
+_ONLY_LIMITS: Final = "only sizeLimit of memory-backed emptyDir volumes is mutable on resize"
+
+
+def _limit_change(after: Object, before: Object, path: str) -> list[Cause]:
+    limit, former = (quantity.value_of(each.get("sizeLimit") or 0) for each in (after, before))
+    if bool(limit) != bool(former):
+        return [forbidden(path, "adding or removing sizeLimit on an existing volume is not allowed")]
+    if limit != former and after.get("medium") != "Memory":
+        return [forbidden(path, "sizeLimit is only mutable for memory-backed emptyDir volumes")]
+    return []
 
 
 def _same_containers(spec: Object, held: Object) -> list[Cause]:

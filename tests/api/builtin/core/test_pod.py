@@ -565,6 +565,40 @@ def test_resources_without_an_amount_decide_on_the_class_before_v1_37() -> None:
     assert class_of(FeatureGates(effective_version(["1.36"], []))) == "BestEffort"
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}}, ""),
+        ({"emptyDir": {"medium": "Memory", "sizeLimit": "1024Mi"}}, ""),
+        ({"emptyDir": {"medium": "Memory"}}, "adding or removing sizeLimit on an existing volume is not allowed"),
+        ({"emptyDir": {"sizeLimit": "1Gi"}}, "only sizeLimit of memory-backed emptyDir volumes is mutable on resize"),
+        ({"hostPath": {"path": "/"}}, "only sizeLimit of memory-backed emptyDir volumes is mutable on resize"),
+        ({"name": "other", "emptyDir": {}}, "volumes may not be renamed or reordered on resize"),
+    ],
+)
+def test_a_gate_allows_the_resize_of_volumes_in_memory(change: dict[str, Any], message: str) -> None:
+    def resized(gates: FeatureGates) -> tuple[Any, list[str]]:
+        resize = KindRules(gates).of("pods").subresources["resize"]
+        volume = {"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}
+        old = {"metadata": {"generation": 1}, "spec": {**POD, "volumes": [volume]}}
+        new = {"metadata": {"generation": 1}, "spec": {**POD, "volumes": [{"name": "v", **change}]}}
+        resize.prepare(new, old)
+        found = [
+            cause.message.removeprefix("Forbidden: ")
+            for cause in resize.validate_update(new, old)
+            if "spec.volumes" in cause.field
+        ]
+        return new["spec"]["volumes"], found
+
+    names = ("InPlacePodVerticalScaling", "NodeDeclaredFeatures", "InPlacePodVerticalScalingMemoryBackedVolumes")
+    volumes, found = resized(FeatureGates(given=dict.fromkeys(names, True)))
+    assert volumes == [{"name": "v", **change}]
+    assert found == ([message] if message else [])
+    volumes, found = resized(FeatureGates())
+    assert volumes[0]["emptyDir"]["sizeLimit"] == "1Gi"
+    assert found == []
+
+
 def test_a_gate_allows_the_resize_of_a_pod_as_a_whole() -> None:
     def resized(gates: FeatureGates) -> tuple[Any, list[str]]:
         resize = KindRules(gates).of("pods").subresources["resize"]
