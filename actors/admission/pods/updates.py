@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ ALLOCATABLE: Final = "DRANodeAllocatableResources"
 _NODES_A_STEP: Final = 50
 SLICES: Final = "resourceslices.resource.k8s.io"
 INIT_CONTAINER_RESIZE: Final = "InPlacePodVerticalScalingInitContainers"
+MEMORY_VOLUME_RESIZE: Final = "InPlacePodVerticalScalingMemoryBackedVolumes"
 
 
 class _PodUpdate(AdmissionPlugin):
@@ -113,7 +115,7 @@ class NodeDeclaredFeatureValidator(AdmissionPlugin):
         if found is None:
             return
         pod, old, name = found
-        needed = _features_of_update(pod.get("spec") or {}, old.get("spec") or {})
+        needed = features_of_update(pod.get("spec") or {}, old.get("spec") or {})
         if not needed:
             return
         entry = state.peek("nodes", "", name)
@@ -159,7 +161,7 @@ def _check_feature(attributes: Attributes, node: Entry) -> None:
         raise forbidden(attributes, f"node {go_quote(node.key.name)} does not support {ALLOCATABLE} feature")
 
 
-def _features_of_update(spec: Object, old: Object) -> list[str]:
+def features_of_update(spec: Object, old: Object) -> list[str]:
     """Return the features that the change of a pod's spec needs, in alphabetical order."""
     needed = []
     if (spec.get("resources") or None) != (old.get("resources") or None):
@@ -170,4 +172,22 @@ def _features_of_update(spec: Object, old: Object) -> list[str]:
         if before.get("restartPolicy") != "Always" and resized:
             needed.append(INIT_CONTAINER_RESIZE)
             break
+    if _resizes_memory(spec.get("volumes") or (), old.get("volumes") or ()):
+        needed.append(MEMORY_VOLUME_RESIZE)
     return needed
+
+
+def _resizes_memory(volumes: Sequence[Object], old: Sequence[Object]) -> bool:
+    """Return whether the size limit of a volume in memory changes. Validation rejects other changes of volumes."""
+    if len(volumes) != len(old):
+        return False
+    for now, before in zip(volumes, old, strict=True):
+        directory, former = now.get("emptyDir") or {}, before.get("emptyDir") or {}
+        limit, present = directory.get("sizeLimit"), former.get("sizeLimit")
+        if now.get("name") != before.get("name") or directory.get("medium") != "Memory":
+            continue
+        if limit is None or present is None:
+            continue
+        if quantity.value_of(limit) != quantity.value_of(present):
+            return True
+    return False
