@@ -30,7 +30,7 @@ from kubechronicle.ops.cluster.builds import Builds, Say
 from kubechronicle.ops.cluster.components import USERS, Api, Component, components, node
 from kubechronicle.ops.cluster.programs import find_or_build
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.server.listening.transport import try_port
+from kubechronicle.ops.server.listening.addresses import try_port
 
 READY_TIMEOUT: Final = 120.0
 """Seconds until the nodes are ready."""

@@ -19,7 +19,7 @@ from kubechronicle.eventlog.restarts import TaskFailures, plain
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.free_memory import use_one_arena
 from kubechronicle.ops.server.inputs import check_inputs
-from kubechronicle.ops.server.listening.transport import find_addresses
+from kubechronicle.ops.server.listening.addresses import find_addresses
 from kubechronicle.ops.server.preparation import make_plan, prepare
 from kubechronicle.ops.server.replica import serve_log
 from kubechronicle.ops.server.shutdown import Shutdown

@@ -35,7 +35,7 @@ from kubechronicle.ops.server import authentication, service_account_keys
 from kubechronicle.ops.server.collectors.server_metrics import shown_metrics
 from kubechronicle.ops.server.inputs import Inputs
 from kubechronicle.ops.server.listening import transport
-from kubechronicle.ops.server.listening.transport import ListenAddresses, bracketed
+from kubechronicle.ops.server.listening.addresses import ListenAddresses, bracketed
 from kubechronicle.ops.server.outside.egress import warn_of_etcd
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.ops.postgres.database import server_database
 from kubechronicle.ops.postgres.embedded_postgres import has_cluster
-from kubechronicle.ops.server.listening.transport import find_addresses
+from kubechronicle.ops.server.listening.addresses import find_addresses
 from kubechronicle.ops.settings.settings import Settings
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.http.wire.sockets import bind
 from kubechronicle.ops.errors import OperatorError, WorkerFailed, describe_status
-from kubechronicle.ops.server.listening.transport import ListenAddresses
+from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, HANDOVER_PATIENCE
 from kubechronicle.ops.server.startup import prepared
 from kubechronicle.ops.server.worker_messages import INTERVAL, LEAD, RETIRE, Heart, StartMessage, Worker, WorkerStates

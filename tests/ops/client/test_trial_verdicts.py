@@ -234,7 +234,7 @@ class Server:
 
 def _audited(annotations: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, value in matching.items():
+    for key, value in annotations.items():
         if key == FAILURES:
             [failure] = json.loads(value)
             found[""] = (failure["policy"], failure["message"])

@@ -28,4 +28,4 @@ def test_serve_has_every_flag_and_explains_it(flag: Flag) -> None:
 
 def test_every_command_is_in_the_help() -> None:
     text = commands.make_parser().format_help()
-    assert all(re.search(rf"^    {name}\b", text, re.MULTILINE) for name in commands.COMMANDS)
+    assert all(re.search(rf"^ +{name}\b", text, re.MULTILINE) for name in commands.COMMANDS)
