@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from kubechronicle.api.history.branches import CHANGES
+from kubechronicle.api.history.restore_plan import left_alone
 from kubechronicle.api.history.reverting import Undone, merged_objects
 from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.registry.groups import HISTORY as GROUP
@@ -27,6 +28,8 @@ from kubechronicle.ops.client.states import State
 PATH: Final = f"/apis/{GROUP}/v1/{CHANGES}"
 SECRET: Final = ("", "Secret")
 ADDRESSES: Final = ("clusterIP", "clusterIPs")
+ACCOUNT_CONTROLLER: Final = "service-account-controller"
+"""The field manager of the service accounts that each namespace gets."""
 
 
 def read_states(inside: Client, kinds: Kinds, against: str) -> tuple[State, State]:
@@ -101,6 +104,8 @@ def merges(
         if key in masked:
             continue
         was, wanted = base.objects.get(key), _unplaced(branch.objects.get(key), created=key not in base.objects)
+        if was is None and wanted is not None and _made_by_controllers(wanted):
+            continue
         state = wanted or was
         assert state is not None
         kind = (branch if key in branch.objects else base).kinds[key[:2]]
@@ -111,6 +116,14 @@ def merges(
     return [each if each.step is None else replace(each, step=each.step._replace(cause=cause)) for each in plan], (
         changes.skipped
     )
+
+
+def _made_by_controllers(created: Object) -> bool:
+    """Tell whether the branch's own loops have made an object: those of the cluster make theirs."""
+    meta = created["metadata"]
+    managers = {entry.get("manager") for entry in meta.get("managedFields") or ()}
+    is_account = (created.get("kind"), meta["name"]) == ("ServiceAccount", "default")
+    return bool(left_alone(created)) or (is_account and managers <= {ACCOUNT_CONTROLLER})
 
 
 def _contrary(was: Object | None, wanted: Object | None) -> Literal["Create", "Update", "Delete"]:
