@@ -26,6 +26,7 @@ ELSEWHERE = {
     "apiserver_flowcontrol_request_wait_duration_seconds_bucket",
     "etcd_request_errors_total",
     "kubechronicle_slow_clients_cut_off_total",
+    "kubechronicle_witness_token_age_seconds",
     "workqueue_depth",
 }
 
