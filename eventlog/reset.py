@@ -1,7 +1,7 @@
 """Reset: brings all objects back to their state at a marked revision, for servers of tests.
 
-A reset is a transaction like any other, so watches report it, and history keeps the changes before it. What was created
-since the mark is deleted, whatever its finalizers say; what was changed or deleted is as before:
+A reset is a transaction like any other, so watches report it, and history keeps the changes before it. Objects created
+since the mark are deleted, also those with finalizers. Changed and deleted ones are as they were:
 
     mark = 230     create configmaps/default/a    231
                    update nodes/one               232

@@ -4,8 +4,8 @@
     volume → token projected into it
     volume → CSI driver, inline or of the volume of its claim → token requests of the CSIDriver
 
-A volume of a former in-tree driver counts as one of the CSI driver that has replaced it. What is missing on the way is
-told only if no other volume has the audience.
+A volume of a former in-tree driver counts as one of the CSI driver that has replaced it. A missing object on the way is
+an error only if no other volume has the audience.
 """
 
 from __future__ import annotations

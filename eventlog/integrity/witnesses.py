@@ -1,8 +1,8 @@
 """Outside witnesses: tokens of time-stamping services (RFC 3161) over statements about the log, kept in the log itself.
 
 A statement is the text of a checkpoint without a key (checkpoints.py), so it covers all rows up to its revision, the
-marks and the retention classes. A service signs the statement's digest with its own time: the token. Whoever edits
-history later, hashes and all keys of ours included, has no such token of that time for the edited one.
+marks and the retention classes. A service signs the statement's digest with its own time: the token. An edited
+history has other digests, and nobody can make tokens of the past for these, not even with all our keys.
 
 Each token is a change of an object of the log, of which there is one per service:
 
