@@ -87,11 +87,14 @@ def router(
     pages: OperatorPages | None = None,
     reset: Reset | None = None,
     logs: bool = False,
+    reads_only: str = "",
 ) -> Step:
     served = backend.store.served
 
     def route(request: Request, context: Context) -> Awaitable[Response]:
         info = context.info
+        if reads_only:
+            history.check_reads(backend, request, context, reads_only)
         if aggregation is not None and not context.moment and not context.branch:
             remote = aggregation.routes.find(request.path)
             if remote is not None:
@@ -179,6 +182,7 @@ class HttpSettings:
     ``profiling``: offer CPU profiles.
     ``kubelets``: connections to the kubelets of nodes.
     ``livez_grace``: seconds after the start in which /livez does not fail.
+    ``reads_only``: the history that the server has, of one that changes nothing; "": it takes writes.
     ``session_rate``: bytes a second in each direction of a session; 0: no limit.
     """
 
@@ -201,6 +205,7 @@ class HttpSettings:
     livez_grace: float = 0.0
     session_rate: int = 0
     shown_metrics: MetricFilter = field(default_factory=MetricFilter)
+    reads_only: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +285,7 @@ def build_application(
         pages=pages,
         reset=reset,
         logs=settings.logs,
+        reads_only=settings.reads_only,
     )
     application = filters.build(services, handler)
     return HttpApplication(

@@ -26,8 +26,10 @@ SHIPPED = ("api", "eventlog", "actors", "http", "migrations", "ops")
 IMPORT_NAMES = {
     "cel_expr_python": "cel-expr-python",
     "confluent_kafka": "confluent-kafka",
+    "duckdb": "duckdb",
     "matplotlib": "matplotlib",
     "nats": "nats-py",
+    "pandas": "pandas",
 }
 # Declared distributions that no module imports, and why they are needed.
 NOT_IMPORTED = {

@@ -105,6 +105,15 @@ async def _with_past_documents(backend: Backend, context: Context) -> Backend:
     return replace(backend, store=replace(backend.store, served=served))
 
 
+def check_reads(backend: Backend, request: Request, context: Context, of: str) -> None:
+    """Refuse a request that would change something, on a server that only has history. ``of``: its archive.
+
+    StatusError 405.
+    """
+    if request.method not in READING and not _review(backend, request.method, context.info):
+        raise _not_allowed(f"this server answers questions about an archive, and changes nothing; it has {of}")
+
+
 def _review(backend: Backend, method: str, info: RequestInfo) -> str:
     """Return the kind of the review that the request posts, of which nothing is stored; "": it is another request."""
     if method != "POST" or not info.is_resource or info.name:

@@ -73,12 +73,19 @@ class Client:
     ``reason``: the reason of all changes, "" for none (api/history/reasons.py)
     ``cause``: the revision that all changes are a consequence of, 0 for none
     ``mask``: the key of the masks, so that equal values have equal masks in one run
+    ``source``: the archive that the server answers about, "" for its own log
     """
 
     def __init__(
-        self, transport: Transport, namespace: str = "default", *, shows_secrets: bool = False, reason: str = ""
+        self,
+        transport: Transport,
+        namespace: str = "default",
+        *,
+        shows_secrets: bool = False,
+        reason: str = "",
+        source: str = "",
     ) -> None:
-        self.transport, self.namespace = transport, namespace
+        self.transport, self.namespace, self.source = transport, namespace, source
         self.shows_secrets, self.reason = shows_secrets, reason
         self.moment = ""
         self.cause = 0

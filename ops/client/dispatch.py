@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS, program_name
+from kubechronicle.ops.client.sources import close
 from kubechronicle.ops.client.subjects import without_sign
 from kubechronicle.ops.errors import OperatorError
 
@@ -93,6 +94,7 @@ def _check_moments(argv: Sequence[str]) -> None:
 
 def run(name: str, argv: Sequence[str]) -> int:
     """Run a command and return its exit code. OperatorError."""
+    arguments = argparse.Namespace()
     try:
         arguments = parse(name, argv)
         gc.enable()
@@ -101,6 +103,8 @@ def run(name: str, argv: Sequence[str]) -> int:
     except BrokenPipeError:
         terminal.stdout().discard()
         return 0
+    finally:
+        close(arguments)
     return code
 
 

@@ -37,7 +37,10 @@ class Target:
 
     ``headers``: the impersonation headers
     ``document``: returns all files merged, for kubectl, with absolute paths
+    ``source``: the archive that the server answers about, "" for its own log (sources.py)
     """
+
+    source = ""
 
     def __init__(
         self,

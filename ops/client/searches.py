@@ -51,6 +51,16 @@ class Search(NamedTuple):
 
 def explain(session: Session, search: Search) -> str:
     """Return a sentence about a search without result. OperatorError if the result would mislead."""
+    source = f"; searched {session.client.source}" if session.client.source else ""
+    try:
+        return f"{_explained(session, search)}{source}"
+    except ApiError:
+        raise
+    except OperatorError as error:
+        raise OperatorError(f"{error}{source}") from None
+
+
+def _explained(session: Session, search: Search) -> str:
     extent = read_extent(session, search.query)
     note_clocks(session, extent)
     check_period(search, extent)

@@ -11,6 +11,7 @@ from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.past_kinds import past_kinds
+from kubechronicle.ops.client.sources import target_of
 from kubechronicle.ops.client.subjects import HOW_TO_NAME, Subject, checked_reason, split_words
 from kubechronicle.ops.client.transport import HttpTransport, Transport
 from kubechronicle.ops.errors import OperatorError
@@ -51,7 +52,7 @@ make_transport: Callable[[kubeconfig.Target], Transport] = HttpTransport
 
 
 def connect(target: kubeconfig.Target) -> Client:
-    return Client(make_transport(target), target.namespace)
+    return Client(make_transport(target), target.namespace, source=target.source)
 
 
 class Session(NamedTuple):
@@ -64,7 +65,7 @@ class Session(NamedTuple):
     @classmethod
     def open(cls, arguments: argparse.Namespace) -> Session:
         """Connect to the server that the arguments and the kubeconfig name. OperatorError."""
-        client = connect(kubeconfig.load(arguments)).replaced(
+        client = connect(target_of(arguments)).replaced(
             shows_secrets=bool(getattr(arguments, "show_secrets", False)),
             reason=checked_reason(getattr(arguments, "reason_to_give", "")),
         )

@@ -16,10 +16,14 @@ from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.restarts import TaskFailures, plain
+from kubechronicle.eventlog.retention.archives import ArchiveError
+from kubechronicle.ops import terminal
+from kubechronicle.ops.ephemeral.archived import load
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.free_memory import use_one_arena
 from kubechronicle.ops.server.inputs import check_inputs
 from kubechronicle.ops.server.listening.addresses import find_addresses
+from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.preparation import make_plan, prepare
 from kubechronicle.ops.server.replica import serve_log
 from kubechronicle.ops.server.shutdown import Shutdown
@@ -48,13 +52,28 @@ async def serve(settings: Settings) -> None:
         await shutdown.start(signals, failures)
         with shutdown.scope:
             ready = await prepare(settings, check_inputs(settings, find_addresses(settings)), None)
-            store = MemoryStore()
-            plan = replace(make_plan(settings, ready.inputs, ready.pki, ready.issuer), forget=store.compact)
-            bounding = [ChildSpec(name="retention", run=plain(partial(_bound, store)))]
+            plan = make_plan(settings, ready.inputs, ready.pki, ready.issuer)
+            if settings.ephemeral_archive is not None:
+                store, plan, beside = await _archived(settings.ephemeral_archive, plan)
+            else:
+                store = MemoryStore()
+                plan = replace(plan, forget=store.compact)
+                beside = [ChildSpec(name="retention", run=plain(partial(_bound, store)))]
             await serve_log(
-                MemoryLog(store), plan, shutdown, ready.print_ready, attend=lambda _: bounding, failures=failures
+                MemoryLog(store), plan, shutdown, ready.print_ready, attend=lambda _: beside, failures=failures
             )
         signals.cancel_scope.cancel()
+
+
+async def _archived(given: str, plan: Plan) -> tuple[MemoryStore, Plan, list[ChildSpec]]:
+    """Return the store and the plan of a server on archives, and print what they have. OperatorError."""
+    try:
+        loaded = await trio.to_thread.run_sync(load, given)
+    except ArchiveError as error:
+        raise OperatorError(str(error)) from None
+    terminal.stdout().line(f"archive {loaded.text}")
+    http = replace(plan.http, reads_only=loaded.text, priority_and_fairness=False)
+    return loaded.store, replace(plan, http=http), []
 
 
 def _check(settings: Settings) -> None:

@@ -168,7 +168,12 @@ def _application(
         parts.store,
         authentication_chain(plan, storage.main.views, own.legacy_tokens, parts.jwt, parts.outgoing),
         parts.authorization.chain,
-        [*_log_checks(storage.every), *parts.encryption.checks(), *own.checks(), draining],
+        [
+            *_log_checks(storage.every),
+            *parts.encryption.checks(),
+            *(own.checks() if not plan.http.reads_only else ()),
+            draining,
+        ],
         plan.http,
         plan.issuer,
         aggregation,
@@ -298,6 +303,8 @@ def _loops(
     parts: _Parts, application: HttpApplication, availability: ChildSpec, foreign: RemoteObjects
 ) -> list[ChildSpec]:
     plan = parts.plan
+    if plan.http.reads_only:
+        return parts.authorization.children()
     loops = [
         *parts.own.children(),
         *(

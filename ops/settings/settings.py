@@ -142,6 +142,7 @@ class Settings:
     workers: types.WorkerCount
     ephemeral: bool
     ephemeral_linger: types.Seconds
+    ephemeral_archive: types.Text | None
     service_cluster_ip_range: types.ServiceRanges
     service_node_port_range: types.PortRange
     runtime_config: types.Pairs | None

@@ -25,7 +25,7 @@ from kubechronicle.api.history.reasons import PREFIX as BECAUSE
 from kubechronicle.api.meta.path_prefixes import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
-from kubechronicle.ops.client import kubeconfig
+from kubechronicle.ops.client import sources
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.output import format_cell
@@ -47,7 +47,7 @@ TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("moment", metavar="T", help="2h, a time, a revision")
     parser.add_argument("command", metavar="COMMAND …", nargs="*", help="of kubectl, with its arguments and flags")
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
@@ -81,7 +81,7 @@ def parse_kubectl(parser: argparse.ArgumentParser, argv: Sequence[str], example:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return kubectl's exit code. OperatorError."""
-    target = kubeconfig.load(arguments)
+    target = sources.target_of(arguments)
     client = connect(target)
     moment = client.resolve_moment(arguments.moment)
     program = shutil.which("kubectl")

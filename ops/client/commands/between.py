@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell, user_named
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.output import format_time
 from kubechronicle.ops.client.revision_reader import (
@@ -111,7 +111,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help=f"print at most N groups, and N changes; 0: all (default {LIMIT})",
     )
     output.add_flags(parser)
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.history.positions import revisions_of
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.output import Progress, ago, format_time
 from kubechronicle.ops.client.revision_reader import API, RevisionQuery, Scope, bounds, scopes_of
 from kubechronicle.ops.client.searches import Search, explain, unknowable
@@ -44,7 +44,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--limit", metavar="N", type=int, default=100, help="flips to print, oldest first (default 100)"
     )
     output.add_flags(parser)
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kubechronicle.api.history.blame import Marked, fields, update_marks, without_bookkeeping
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.output import Progress, Screen, format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, read_revisions, scopes_of
@@ -43,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-status", action="store_true", help="omit the status")
     parser.add_argument("--show-secrets", action="store_true", help="print a Secret's values instead of stars")
     output.add_flags(parser)
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.output import ago, format_time
 from kubechronicle.ops.client.revision_reader import API
@@ -38,7 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_flags_of_rights(parser)
     add_all_namespaces_flag(parser)
     output.add_flags(parser)
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def add_flags_of_rights(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from kubechronicle.api.history.secret_values import FIELDS as SECRET_FIELDS
 from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import kubeconfig, output, sources
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.comparisons import moved, own_part, patch_script, settled
 from kubechronicle.ops.client.kinds import Kinds
@@ -62,7 +62,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-status", action="store_true", help="omit statuses")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
     output.add_flags(parser, formats=("text", "json", "yaml", PATCH))
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import exported, lost
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.revision_texts import mask_object
@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="MOMENT", required=True, help="2h, a time, a revision, now")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
     output.add_flags(parser, formats=("yaml", "json"))
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.accesses import AccessQuery, read_accesses, sentence
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.output import Screen, format_time
@@ -51,7 +51,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--limit", metavar="N", type=int, default=LIMIT, help=f"print N causes, 0 for all (default {LIMIT})"
     )
     output.add_flags(parser, formats=("text", "json", "yaml", *FORMATS))
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 from kubechronicle.api.history.positions import covers
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.revision_reader import (
     RevisionQuery,
     bounds,
@@ -84,7 +84,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="go on with new changes; oldest first",
     )
     output.add_flags(parser)
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 
 from kubechronicle.api.history.web_page import PREFIX
 from kubechronicle.ops import terminal
-from kubechronicle.ops.client import kubeconfig
+from kubechronicle.ops.client import sources
 from kubechronicle.ops.client.explaining.page import PageExplanations
 from kubechronicle.ops.client.loopback import Loopback
 from kubechronicle.ops.client.restoring.page import PageRestores
@@ -32,12 +32,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", metavar="PORT", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the URL without opening it")
     parser.add_argument("--read-only", action="store_true", help="offer no restores on the page")
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve the page until the command is interrupted."""
-    client = connect(kubeconfig.load(arguments))
+    client = connect(sources.target_of(arguments))
     check(client.transport)
     restores = None if arguments.read_only else PageRestores(client).answer
     try:

@@ -19,7 +19,7 @@ from kubechronicle.api.history.differences import same, shown_value
 from kubechronicle.api.history.field_values import moved, values_at
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.accesses import (
     AccessQuery,
     check_recorded,
@@ -75,7 +75,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     can_i.add_flags_of_rights(parser)
     add_all_namespaces_flag(parser)
     output.add_flags(parser)
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 class Answer(NamedTuple):

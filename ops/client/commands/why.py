@@ -7,7 +7,7 @@ from typing import Final
 
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import kubeconfig, output
+from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.explaining.causes import Chain
 from kubechronicle.ops.client.explaining.documents import explanation_document
 from kubechronicle.ops.client.explaining.explainer import Explainer, Explanation, Suspect
@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--limit", metavar="N", type=int, default=LIMIT, help=f"print N changes, 0 for all (default {LIMIT})"
     )
     output.add_flags(parser)
-    kubeconfig.add_flags(parser)
+    sources.add_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -58,6 +58,11 @@ FLAGS = (
         "fast; 0s: no such process is started.",
     ),
     Flag(
+        name="ephemeral-archive", placeholder="PATH[@N-M]", default="",
+        help="With --ephemeral: serve the history in these archives, to read alone, instead of an empty log. PATH is a "
+        "directory of --history-archive or a file of `archive parquet`; @N-M are the revisions (docs/retention.md).",
+    ),
+    Flag(
         name="service-cluster-ip-range", placeholder="CIDR", default="10.0.0.0/24",
         help="The range of cluster IPs. Its first address belongs to the Service `kubernetes`. For dual-stack: one "
         "range of IPv4 and one of IPv6, comma-separated, the primary first. ServiceCIDR objects add further ranges.",
