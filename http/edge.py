@@ -107,7 +107,7 @@ def refuse_while_stopping(drain: Drain | None, following: Next) -> Next:
         return rejected() if drain.rejecting else counted(request)
 
     async def counted(request: Request) -> Response:
-        if request.websocket is not None or request.upgrade is not None:
+        if request.upgrade is not None:
             return await following(request)
         drain.enter()
         try:

@@ -1,6 +1,6 @@
 """Requests and responses, independent of the protocol that carries them.
 
-Lives here: `Request`, `Response`, the `WebSocket` interface, and the errors of reading a body. Not here: header fields
+Lives here: `Request`, `Response`, the `Upgrade` interface, and the errors of reading a body. Not here: header fields
 (headers.py), sockets, TLS, framing (http/wire), Kubernetes.
 
 An application is `async (Request) -> Response`. It is called once for each request, in a task of the connection, and:
@@ -11,9 +11,8 @@ An application is `async (Request) -> Response`. It is called once for each requ
   not block, because its scope may be cancelled;
 - raises: the client gets 500 and an empty body, and the error is logged. Applications map their own errors before that.
 
-For a WebSocket request (`request.websocket` is not None), the application rejects the handshake by returning a
-`Response` without calling `accept()`. Or it accepts, converses, and returns any `Response` (use `SWITCHED`), which is
-not sent.
+If the client asks for an upgrade (`request.upgrade` is not None), the application rejects it by returning a `Response`
+without calling `accept()`. Or it accepts, converses, and returns any `Response` (use `SWITCHED`), which is not sent.
 
 Invariant: a request body is read to its end, or its connection is closed. The application need not read it: the
 exchange discards the rest within bounds.
@@ -32,6 +31,7 @@ from kubechronicle.http.headers import HeaderList as HeaderList
 from kubechronicle.http.headers import Headers as Headers
 from kubechronicle.http.headers import utf8 as utf8
 
+SUBPROTOCOLS = "sec-websocket-protocol"
 Body: TypeAlias = "bytes | AsyncIterator[bytes]"
 _T = TypeVar("_T")
 Push: TypeAlias = Callable[[bytes], bool]
@@ -49,40 +49,6 @@ class BodyTooLarge(Exception):
 
 class ClientDisconnected(Exception):
     """The client disconnected before its request was read to the end."""
-
-
-class WebSocketClosed(Exception):
-    """The conversation is over; `code` as in RFC 6455 §7.4 (1006: without a closing handshake)."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(f"WebSocket closed with code {code}")
-        self.code = code
-
-
-class WebSocket(Protocol):
-    """The server's side of one RFC 6455 conversation. One task may send while another receives."""
-
-    @property
-    def subprotocols(self) -> tuple[str, ...]:
-        """The client's offers in its order of preference, without those withdrawn."""
-
-    def withdraw(self, prefix: str) -> None:
-        """Ignore offers with this prefix: they carry a credential and must not be answered."""
-
-    @property
-    def accepted(self) -> bool: ...
-
-    async def accept(self, subprotocol: str | None = None, headers: HeaderList = ()) -> None:
-        """Accept the handshake; `subprotocol` must be among the offers."""
-
-    async def send(self, data: bytes | str) -> None:
-        """Send one message: binary for bytes, text for str. Raises WebSocketClosed."""
-
-    async def receive(self) -> bytes | str:
-        """Return the client's next message. Raises WebSocketClosed."""
-
-    async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Start the closing handshake; do nothing if the conversation is over."""
 
 
 class Upgrade(Protocol):
@@ -184,7 +150,6 @@ class Request(msgspec.Struct, kw_only=True, eq=False):
     http_version: str = "1.1"
     scheme: str = "https"
     draining: trio.Event = msgspec.field(default_factory=trio.Event)
-    websocket: WebSocket | None = None
     upgrade: Upgrade | None = None
     _body: bytes | None = None
     _attached: object = None
@@ -215,6 +180,19 @@ class Request(msgspec.Struct, kw_only=True, eq=False):
             client=client,
             peer_certificate=peer_certificate,
         )
+
+    @property
+    def is_websocket(self) -> bool:
+        """True if the client asks for a WebSocket."""
+        return self.upgrade is not None and self.upgrade.protocol.lower() == "websocket"
+
+    @property
+    def subprotocols(self) -> tuple[str, ...]:
+        """The subprotocols that a WebSocket client offers, in its order of preference. Other clients offer none."""
+        if not self.is_websocket:
+            return ()
+        fields = self.headers.get_all(SUBPROTOCOLS)
+        return tuple(each.strip() for field in fields for each in field.split(",") if each.strip())
 
     def body_at_once(self, limit: int) -> bytes | None:
         """Return the whole body as ``body`` does, if it has been received; None: wait for it. BodyTooLarge."""
@@ -301,6 +279,6 @@ class Response:
 
 
 SWITCHED = Response(101)
-"""The response to return after `websocket.accept()` or `upgrade.accept()`; it is not sent."""
+"""The response to return after `upgrade.accept()`; it is not sent."""
 
 Application: TypeAlias = Callable[[Request], Awaitable[Response]]

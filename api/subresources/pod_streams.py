@@ -13,6 +13,8 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.request_info import Query
 
+REQUIRES_CREATE: Final = "AuthorizePodWebsocketUpgradeCreatePermission"
+"""The gate without which a user who may GET a session by WebSocket needs no right to create one."""
 STREAMS: Final = ("stdin", "stdout", "stderr", "tty")
 KINDS: Final[Mapping[str, str]] = {
     "exec": "PodExecOptions",

@@ -38,7 +38,7 @@ from kubechronicle.http.audit.record import (
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.errors import as_status_error
 from kubechronicle.http.list_body import ListBody
-from kubechronicle.http.messages import ClientDisconnected, HeaderList, Request, Response, Upgrade, WebSocket
+from kubechronicle.http.messages import ClientDisconnected, HeaderList, Request, Response, Upgrade
 from kubechronicle.http.representation.answers import internal_error_text
 from kubechronicle.http.wire.exchange import close_iterator
 
@@ -126,8 +126,6 @@ class _Served:
         """Record the moment at which the handler switches protocols: only later it returns."""
         if request.upgrade is not None:
             request.upgrade = _NotedUpgrade(request.upgrade, self.switched)
-        if request.websocket is not None:
-            request.websocket = _NotedWebSocket(request.websocket, self.switched)
 
     async def switched(self) -> None:
         await self._started(code_status(101))
@@ -300,35 +298,3 @@ class _NotedUpgrade:
     async def accept(self, headers: HeaderList = ()) -> trio.abc.HalfCloseableStream:
         await self._switched()
         return await self._upgrade.accept(headers)
-
-
-class _NotedWebSocket:
-    """A WebSocket that reports when its handshake is accepted."""
-
-    def __init__(self, websocket: WebSocket, switched: Callable[[], Awaitable[None]]) -> None:
-        self._websocket = websocket
-        self._switched = switched
-
-    @property
-    def subprotocols(self) -> tuple[str, ...]:
-        return self._websocket.subprotocols
-
-    @property
-    def accepted(self) -> bool:
-        return self._websocket.accepted
-
-    def withdraw(self, prefix: str) -> None:
-        self._websocket.withdraw(prefix)
-
-    async def accept(self, subprotocol: str | None = None, headers: HeaderList = ()) -> None:
-        await self._switched()
-        await self._websocket.accept(subprotocol, headers)
-
-    async def send(self, data: bytes | str) -> None:
-        await self._websocket.send(data)
-
-    async def receive(self) -> bytes | str:
-        return await self._websocket.receive()
-
-    async def close(self, code: int = 1000, reason: str = "") -> None:
-        await self._websocket.close(code, reason)

@@ -74,7 +74,6 @@ class StaticTokens:
 # -- bearer ------------------------------------------------------------------------------------------------------------
 
 SUBPROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
-SUBPROTOCOL_FIELD: Final = "sec-websocket-protocol"
 EXTRA_SPACE: Final = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 
 _BASE64URL: Final = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
@@ -97,11 +96,9 @@ def subprotocol_token(request: Request) -> str | None:
     Raises Rejected if the token can't be decoded, if there are two, or if no other subprotocol is offered: the server
     would have none to choose.
     """
-    if request.websocket is None:
-        return None
     tokens: list[str] = []
     others = 0
-    for offered in request.websocket.subprotocols:
+    for offered in request.subprotocols:
         if offered.startswith(SUBPROTOCOL):
             tokens.append(offered[len(SUBPROTOCOL) :])
         else:

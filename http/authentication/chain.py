@@ -14,7 +14,6 @@ from kubechronicle.api.values.caches import kept
 from kubechronicle.http.authentication.bearer import (
     EXTRA_SPACE,
     SUBPROTOCOL,
-    SUBPROTOCOL_FIELD,
     bearer_token,
     has_extra_space,
     subprotocol_token,
@@ -34,7 +33,7 @@ from kubechronicle.http.authentication.user import (
 )
 from kubechronicle.http.authentication.webhook import HasCache
 from kubechronicle.http.authentication.x509 import ClientCertificates
-from kubechronicle.http.messages import Request
+from kubechronicle.http.messages import SUBPROTOCOLS, Request
 
 # -- anonymous ---------------------------------------------------------------------------------------------------------
 #
@@ -106,10 +105,9 @@ class AuthenticationChain:
         """
         user = self._identify(request, warnings if warnings is not None else [], notes)
         request.headers.remove(self._credentials, self._credential_prefixes)
-        websocket = request.websocket
-        if websocket is not None and any(each.startswith(SUBPROTOCOL) for each in websocket.subprotocols):
-            websocket.withdraw(SUBPROTOCOL)
-            request.headers.replace(SUBPROTOCOL_FIELD, ",".join(websocket.subprotocols))
+        if request.upgrade is not None and any(each.startswith(SUBPROTOCOL) for each in request.subprotocols):
+            others = [each for each in request.subprotocols if not each.startswith(SUBPROTOCOL)]
+            request.headers.replace(SUBPROTOCOLS, ",".join(others))
         return user
 
     def _identify(self, request: Request, warnings: list[str], notes: dict[str, str] | None) -> User:
@@ -129,7 +127,7 @@ class AuthenticationChain:
                 return self._bearer(token, warnings, notes)
         except CredentialRejected as error:
             rejected = _worse(rejected, error)
-        if request.websocket is not None:
+        if request.upgrade is not None:
             try:
                 token = subprotocol_token(request)
                 if token is not None:

@@ -49,7 +49,7 @@ async def read_log(backend: Backend, request: Request, context: Context, rt: Res
     address = await kubelet_of(backend, context, node, missing=rt)  # sic: kube-apiserver names the request's resource
     body = await _ask(backend, address, target, options, info.name)
     body.end_with(backend.drain)
-    if request.websocket is not None:
+    if request.is_websocket:
         return await _converse(request, body)
     return Response(200, [("content-type", "text/plain"), CACHE_CONTROL], body)
 
@@ -101,13 +101,11 @@ async def _error_text(asked: BackendRequest) -> str:
 async def _converse(request: Request, body: AnswerBody) -> Response:
     """Send the log as messages of a WebSocket (k8s.io/apiserver pkg/util/wsstream: Reader)."""
     # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
-    from kubechronicle.http.wire.websocket.conversation import send_stream
+    from kubechronicle.http.streaming.websocket import send_stream
 
-    assert request.websocket is not None
     try:
-        chosen = next(iter(request.websocket.subprotocols), None)
-        await request.websocket.accept(chosen)
-        await send_stream(request, _base64(body) if chosen == BASE64 else _whole(body), text=chosen == BASE64)
+        chosen = next(iter(request.subprotocols), None)
+        await send_stream(request, chosen, _base64(body) if chosen == BASE64 else _whole(body), text=chosen == BASE64)
     finally:
         await body.aclose()
     return SWITCHED

@@ -100,7 +100,7 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
 
 
 async def begin_watch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
-    if request.websocket is None:
+    if not request.is_websocket:
         object_form(request, context, protobuf=bool(rt.message))  # the form of lists is rejected before the options
     options, selection = await list_parameters(backend, context, rt)
     if rt.of_log:

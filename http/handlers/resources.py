@@ -30,7 +30,6 @@ from kubechronicle.http.handlers.questions import bisect, rights
 from kubechronicle.http.handlers.responses import compressed, is_long
 from kubechronicle.http.handlers.revisions import read_recorded, read_revisions
 from kubechronicle.http.handlers.scale import scale
-from kubechronicle.http.handlers.sessions.pod_streams import stream_pod
 from kubechronicle.http.handlers.token_request import request_token
 from kubechronicle.http.health import page_not_found
 from kubechronicle.http.messages import Request, Response
@@ -170,6 +169,15 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "delete": writing.delete,
     "deletecollection": writing.delete_collection,
 }
+
+
+async def _stream_pod(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
+    # Imported with the first session: it brings Hypercorn, whose import is slow.
+    from kubechronicle.http.handlers.pod_streams import stream_pod
+
+    return await stream_pod(backend, request, context, rt)
+
+
 # Subresources that are no other view of their object.
 SUBRESOURCES: Final[Mapping[str, Handler]] = {
     "scale": scale,
@@ -177,9 +185,9 @@ SUBRESOURCES: Final[Mapping[str, Handler]] = {
     "eviction": evict,
     "token": request_token,
     "log": read_log,
-    "exec": stream_pod,
-    "attach": stream_pod,
-    "portforward": stream_pod,
+    "exec": _stream_pod,
+    "attach": _stream_pod,
+    "portforward": _stream_pod,
 }
 # Questions about history: lists and watches of revisions with one of these summaries. Others are in revisions.py.
 QUESTIONS: Final[Mapping[tuple[str, str], Handler]] = {

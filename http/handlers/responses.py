@@ -88,8 +88,8 @@ async def list_response(backend: Backend, request: Request, encoder: EntryEncode
     """Answer with a list: a long one as a ListBody, compressed for clients that accept it."""
     with timed(_part(encoder), "SerializeObject"):
         body = await encoder.many(listing)
-    if not isinstance(body, bytes) and (body.length <= WHOLE or request.websocket is not None):
-        body = body.whole()  # a WebSocket handshake is rejected with bytes only
+    if not isinstance(body, bytes) and body.length <= WHOLE:
+        body = body.whole()
     if isinstance(body, bytes):
         return bytes_response(200, encoder.form, body)
     headers = [("content-type", encoder.form.content_type), CACHE_CONTROL]
@@ -108,7 +108,7 @@ def is_long(response: Response) -> bool:
 async def compressed(backend: Backend, request: Request, response: Response) -> Response:
     """Compress a long answer if the client accepts that."""
     body = response.body
-    if isinstance(body, bytes) and takes_gzip(request) and request.websocket is None:
+    if isinstance(body, bytes) and takes_gzip(request):
         response.body = await backend.compression.bytes(body)
         response.headers += GZIPPED
     return response

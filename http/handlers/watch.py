@@ -96,14 +96,14 @@ async def watch(
         stream.end_with(backend.store.served)
     stream.hold(context)
     stream.time_list(context, backend.metrics.watch_lists)
-    if request.websocket is not None:
+    if request.is_websocket:
         # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
-        from kubechronicle.http.wire.websocket.conversation import send_stream
+        from kubechronicle.http.streaming.websocket import send_stream
 
         text = form.media_type == JSON
-        # A browser closes the connection if none of its subprotocols is chosen. That of a token was withdrawn.
-        await request.websocket.accept(next(iter(request.websocket.subprotocols), None))
-        await send_stream(request, _messages(stream, text=text), text=text)
+        # A browser closes the connection if none of its subprotocols is chosen. That of a token was removed.
+        chosen = next(iter(request.subprotocols), None)
+        await send_stream(request, chosen, _messages(stream, text=text), text=text)
         return SWITCHED
     stream.push_by(request.exchange.push)
     return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], stream)

@@ -63,7 +63,7 @@ def object_form(request: Request, context: Context, *, protobuf: bool = True, ta
 def watch_form(request: Request, context: Context, *, protobuf: bool = True) -> Representation:
     """Negotiate the form of a watch. ``protobuf``: True if the kind has such a form. StatusError 406."""
     accept = request.headers.get("accept")
-    if request.websocket is None and protobuf:
+    if not request.is_websocket and protobuf:
         negotiate.check_route(accept, context.formats, lists=True)
     return negotiate.watch(accept, context.formats, protobuf=protobuf)
 

@@ -174,7 +174,7 @@ class CommandView:
 # -- command relay -----------------------------------------------------------------------------------------------------
 
 LINGER: Final = 2.0
-"""Seconds for the client to read an ending and to close: closing at once could reset what it has not read."""
+"""Seconds for the client to read an ending and to close: closing at once could reset bytes that it has not read."""
 LAST_OUTPUT: Final = 5.0
 """Seconds for a client to read the output before the end of a draining server's session."""
 UNSENT: Final = (1 << 31) - 1
@@ -227,7 +227,7 @@ async def relay_command(
 
 
 async def _to_client(client: _Client, kubelet: trio.abc.Stream, data: bytes, view: CommandView, work: Work) -> str:
-    """Send what the kubelet sends, until it has ended or is to be ended; return why. "": the client is gone."""
+    """Send the output of the kubelet, until it has ended or is to be ended; return why. "": the client is gone."""
     while data or view.unfinished or (data := await receive_or_end(kubelet)):
         output = view.received(data)
         data = b""

@@ -92,7 +92,7 @@ class Silence:
 
 
 CHUNK = 256 * 1024
-"""Bytes read at once; what is read is sent before more is read, so a session holds two chunks."""
+"""Bytes read at once; they are sent before more is read, so a session holds two chunks."""
 GONE = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
 ABANDONED: Final = 3.0
 """Seconds for which the last bytes of a client that has left wait for the other side."""

@@ -1,6 +1,6 @@
 """A client's WebSocket session of exec or attach (v5.channel.k8s.io), translated to SPDY for the kubelet (KEP-4006).
 
-Lives here: the tasks of one session. Not here: the frames, and what the streams mean (remote_command.py).
+Lives here: the tasks of one session. Not here: the frames, and the meaning of the streams (remote_command.py).
 
     client  channel 0, 255 0, 4  →  SPDY streams stdin, FIN, resize  → kubelet
     client  channel 1, 2, 3      ←  SPDY streams stdout, stderr, error ← kubelet
@@ -20,7 +20,6 @@ import orjson
 import trio
 
 from kubechronicle.http.streaming import remote_command, spdy
-from kubechronicle.http.streaming import websocket_frames as frames
 from kubechronicle.http.streaming.copying import Outlet, acquire, receive_or_end
 from kubechronicle.http.streaming.remote_command import (
     CLOSE,
@@ -34,8 +33,7 @@ from kubechronicle.http.streaming.remote_command import (
     Resizes,
 )
 from kubechronicle.http.streaming.turns import rest
-from kubechronicle.http.streaming.websocket_frames import Part
-from kubechronicle.http.streaming.websocket_session import CONTROL, WebSocketSession
+from kubechronicle.http.streaming.websocket import BINARY, CONTROL, Part, WebSocketSession, message, message_head
 from kubechronicle.http.wire.work import FRAME
 
 # -- channels ----------------------------------------------------------------------------------------------------------
@@ -44,7 +42,7 @@ from kubechronicle.http.wire.work import FRAME
 #
 #     message: channel (1 byte) | data        255 N: the client closes channel N (v5)
 #
-# Not here: frames (websocket_frames.py), the meaning of channels (remote_command.py).
+# Not here: frames (websocket.py), the meaning of channels (remote_command.py).
 
 
 class ChannelError(Exception):
@@ -128,7 +126,7 @@ async def translate(
     session = WebSocketSession(client)
     kubelet: KubeletSession | None = None
     try:
-        greeting = frames.encode(frames.BINARY, bytes((wanted.first_output,)))
+        greeting = message(BINARY, bytes((wanted.first_output,)))
         if not await session.send_frames(greeting):
             return 400
         try:
@@ -139,7 +137,7 @@ async def translate(
             body = error.body
         if body is not None:
             with trio.move_on_after(STATUS_WAIT):
-                await session.send_frames(frames.encode(frames.BINARY, orjson.dumps(body), bytes((ERROR,))))
+                await session.send_frames(message(BINARY, orjson.dumps(body), bytes((ERROR,))))
                 await session.close()
         is_success = body is None or body["status"] == "Success" or body.get("reason") == "NonZeroExitCode"
         return 200 if is_success else int(body["code"] if body is not None else 500)
@@ -305,7 +303,7 @@ class _Translation:
             raise spdy.SpdyError("too many frames without data")
 
     async def _send_output(self, output: list[bytes | memoryview]) -> bool:
-        """Send what has gathered. False if the client is gone: the session ends."""
+        """Send the gathered output. False if the client is gone: the session ends."""
         if output and not await self._session.send_frames(b"".join(output)):
             self._end(None)
             return False
@@ -322,7 +320,7 @@ class _Translation:
         if channel is None:
             return
         if event.data and channel in OUTPUT:
-            head = frames.encode_head(frames.BINARY, len(event.data) + 1)
+            head = message_head(BINARY, len(event.data) + 1)
             output += head, bytes((channel,)), event.data
         elif channel == ERROR:
             self._message += event.data[: MAX_STATUS - len(self._message)]

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Final
 
 import trio
+from wsproto.frame_protocol import CloseReason
 
-from kubechronicle.http.streaming import websocket_frames as frames
 from kubechronicle.http.streaming.copying import Outlet, receive_or_end
-from kubechronicle.http.streaming.websocket_session import WebSocketSession
+from kubechronicle.http.streaming.websocket import BINARY, WebSocketSession, message
 
 PREFIX: Final = "SPDY/3.1+"
 SUFFIX: Final = ".k8s.io"
@@ -32,7 +32,7 @@ async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes,
 
     Closes the client's connection, with a closing frame.
     """
-    session, code = WebSocketSession(client), frames.NORMAL
+    session, code = WebSocketSession(client), CloseReason.NORMAL_CLOSURE
     outlet = Outlet(kubelet, client, probe=session.probe)
     async with trio.open_nursery() as nursery:
 
@@ -40,7 +40,7 @@ async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes,
             nonlocal code
             async for parts in session.receive():
                 if any(part.text for part in parts):
-                    code = frames.UNSUPPORTED_DATA
+                    code = CloseReason.UNSUPPORTED_DATA
                     break
                 if not await outlet.send(b"".join([part.data for part in parts])):
                     break
@@ -49,7 +49,7 @@ async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes,
         async def to_client() -> None:
             data = rest
             while data or (data := await receive_or_end(kubelet)):
-                if not await session.send_frames(frames.encode(frames.BINARY, data)):
+                if not await session.send_frames(message(BINARY, data)):
                     break
                 data = b""
             nursery.cancel_scope.cancel()

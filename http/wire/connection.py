@@ -357,12 +357,6 @@ class Connection:
             self.lost()
         return data
 
-    async def hand_over(self, protocol: WireProtocol, data: bytes) -> None:
-        self._protocol = protocol
-        self.deadline = math.inf
-        await protocol.initiate()
-        await protocol.received(data)
-
     async def take_over(self, protocol: WireProtocol) -> TLSStream:
         parked = self._parked
         if parked is None or self._closing or self._lost:

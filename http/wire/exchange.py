@@ -1,7 +1,7 @@
 """One HTTP request and its answer, independent of the protocol: the call of the application.
 
 Lives here: receiving the body (bounded, awaited, discarded), the steps of an answer, and the end of a request whose
-client has left. Not here: the steps on the wire (http1/exchange.py, http2/exchange.py), WebSocket (websocket/), the
+client has left. Not here: the steps on the wire (http1/exchange.py, http2/exchange.py), the
 life of the connection (connection.py).
 
 Invariant: only `buffer_full` makes a connection's reader wait. It is false when the application has answered or the

@@ -74,9 +74,6 @@ class ConnectionHost(Host, Protocol):
     def receive_at_once(self) -> bytes | None:
         """Return bytes that have arrived already; nothing if there are none, or the client is gone."""
 
-    async def hand_over(self, protocol: WireProtocol, data: bytes) -> None:
-        """Pass the connection's bytes to another protocol, beginning with `data`."""
-
     async def take_over(self, protocol: WireProtocol) -> TLSStream:
         """Stop reading, and return the stream when nothing else reads or writes it. ``protocol``: gets the last bytes
         that were read. Raises ClientDisconnected."""

@@ -48,10 +48,6 @@ class ServeLimits:
     goaway_chance: float = 0.0
     """The share of HTTP/2 requests with which a connection begins to end (--goaway-chance), so that clients spread over
     several servers again."""
-    websocket_message: int = 1 * MIB
-    """One WebSocket message from a client; watches send none, exec and attach send at most 32 KiB."""
-    websocket_queue: int = 32
-    """WebSocket messages received ahead of the application; beyond it the socket is not read."""
     reap_interval: float = 1.0
     """Between two checks of all deadlines, which is the delay of the bounds above."""
 

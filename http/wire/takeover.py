@@ -1,6 +1,6 @@
 """Takeover of a connection by a handler, after which its bytes are no longer HTTP (RFC 9110 §7.8).
 
-    http1 or websocket/: a request with an Upgrade field → Takeover, as `request.upgrade`
+    http1: a request with an Upgrade field → Takeover, as `request.upgrade`
     handler: `await request.upgrade.accept()` or `take_over()` → RawStream → returns SWITCHED
 
 Until then, bytes after the request are held, and errors are ordinary answers. From then on the reader of the connection

@@ -123,8 +123,9 @@ class Tracer:
 
     def end(self) -> Walk:
         self._on = False
-        order = dict.fromkeys(called for _, called in self._calls)
-        calls = ((caller, called) for caller, called in self._calls if caller is not None)
+        seen = tuple(self._calls)  # at once: another task of that thread may still be in a call
+        order = dict.fromkeys(called for _, called in seen)
+        calls = ((caller, called) for caller, called in seen if caller is not None)
         return Walk(tuple(order), frozenset(calls))
 
     def _profile(self, frame: FrameType, event: str, argument: object) -> None:

@@ -217,8 +217,8 @@ async def serve_log(
         reporting = plain(partial(report_when_ready, assembly.application.health.problem, report_ready))
         nursery.start_soon(partial(keep_running, "readiness", reporting, failures, returns=True))
         # The modules for HTTP/2 and WebSockets. Imported in a thread, they do not delay the first requests.
-        for module in ("http2.connection", "websocket.protocol"):
-            await trio.to_thread.run_sync(importlib.import_module, f"kubechronicle.http.wire.{module}")
+        for module in ("wire.http2.connection", "handlers.pod_streams"):
+            await trio.to_thread.run_sync(importlib.import_module, f"kubechronicle.http.{module}")
 
 
 def begin_collections(cycles: Cycles, freed: FreeMemory) -> None:

@@ -18,11 +18,11 @@ from kubechronicle.api.meta.options import UNSAFE_GATE
 from kubechronicle.api.registry.discovery import HASH_GATE
 from kubechronicle.api.registry.resources import GATES as GATES_OF_RESOURCES
 from kubechronicle.api.subresources.pod_log import SPLIT_STREAMS
+from kubechronicle.api.subresources.pod_streams import REQUIRES_CREATE
 from kubechronicle.api.subresources.token_request import HOOKS_GATE, UIDS_GATE
 from kubechronicle.http.authentication import request_header, x509
 from kubechronicle.http.authentication.oidc.validation import EGRESS_GATE
 from kubechronicle.http.authorization import impersonation, node
-from kubechronicle.http.handlers.sessions.pod_streams import REQUIRES_CREATE
 from kubechronicle.http.operators import pages
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings

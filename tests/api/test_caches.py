@@ -75,7 +75,6 @@ ALLOWED = {
     "http.authentication.oidc.expressions._user_environment": NO_ARGUMENT,
     "http.authorization.match_conditions._environment": NO_ARGUMENT,
     "http.handlers.branches.branch_requests._BACKENDS": "by the open branches, which an erasure closes",
-    "http.wire.websocket.protocol.hypercorn_config": "by a setting",
 }
 
 

@@ -1,8 +1,7 @@
 """HTTP/1.1 on one connection: parsed by httptools, one write for each answer, no task for a request without a body.
 
-Lives here: framing of requests (RFC 9112); exchange.py frames answers. After a WebSocket handshake, the connection
-continues with websocket/protocol.py. Other upgrades are ignored, as a server may (RFC 9110 §7.8), unless the handler
-takes the connection over (takeover.py). Such a request does not run in the reader's task.
+Lives here: framing of requests (RFC 9112); exchange.py frames answers. Upgrades are ignored, as a server may (RFC 9110
+§7.8), unless the handler takes the connection over (takeover.py). Such a request does not run in the reader's task.
 
     bytes → parser → queue of exchanges → `_advance`: one at a time → answer
 
@@ -77,7 +76,6 @@ class Http1Protocol:
         self._room: trio.Event | None = None
         self._head_bytes = 0  # of an incomplete header
         self._extra_bytes = 0  # of a body's chunk heads, extensions and trailers, beyond those that its data allow
-        self._websocket: tuple[Request, bytes] | None = None  # a handshake, and the bytes after it
         self._held: bytes | None = None  # the bytes after another upgrade, until its handler has taken over or answered
         self._let_go: trio.Event | None = None
         self._url = b""
@@ -122,14 +120,6 @@ class Http1Protocol:
         self._parse_or_recognize(data)
         if self._receiving is not None and data:
             self._parse_more()
-        if self._websocket is not None:
-            # Imported with the first WebSocket: the import is slow, and WebSockets are rare.
-            from kubechronicle.http.wire.websocket.protocol import WebSocketProtocol
-
-            request, rest = self._websocket
-            protocol = WebSocketProtocol(self._host, request, self._handshake_fields(), self.date_line)
-            await self._host.hand_over(protocol, rest)
-            return
         if self._queue or self._rejected:
             await self._advance(by_reader=True)
         if self._receiving is not None:
@@ -298,14 +288,8 @@ class Http1Protocol:
             self._receiving = None
 
     def _after_upgrade(self, rest: bytes) -> bytes:
-        """Continue after an Upgrade, where the parser stops: note a WebSocket handshake, or return the rest."""
+        """Continue after an Upgrade, where the parser stops: offer it to the handler, or return the rest."""
         names = dict(self._fields)
-        if names.get(b"upgrade", b"").lower() == b"websocket" and self._parser.get_method() == b"GET":
-            if self._current is not None or len(self._queue) > 1:
-                self._reject_later(400)  # pipelined behind another request: no client does that
-                return b""
-            self._websocket = self._queue.pop().request, rest
-            return b""
         if names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names:
             # The parser has skipped the body, whose bytes must not be parsed as a request.
             if self._queue:
@@ -327,10 +311,6 @@ class Http1Protocol:
             self._let_go.set()
             self._let_go = None
         return held or b""
-
-    def _handshake_fields(self) -> list[tuple[bytes, bytes]]:
-        """Return the fields of a WebSocket handshake without the offer of extensions, none of which is supported."""
-        return [(name, value.strip(b" \t")) for name, value in self._fields if name != b"sec-websocket-extensions"]
 
     # --- answering ---
 

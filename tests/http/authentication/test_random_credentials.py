@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from kubechronicle.http.authentication.bearer import SUBPROTOCOL
 from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy, ProxyHeaders
 from kubechronicle.http.authentication.x509 import ClientCertificates
-from kubechronicle.http.messages import Request
+from kubechronicle.http.messages import SUBPROTOCOLS, Request
 
 PROXIES = CA("proxies")
 PROXY = ProxyHeaders(**{name: getattr(STANDARD, name) for name in ("username", "uid", "group", "extra_prefix")})
@@ -87,14 +87,10 @@ def signed_part(der: bytes) -> bytes:
     return x509.load_der_x509_certificate(der).tbs_certificate_bytes
 
 
-class Socket:
-    """The part of a WebSocket that authentication uses."""
+class Offer:
+    """The part of an upgrade that authentication uses."""
 
-    def __init__(self, *offered: str) -> None:
-        self.subprotocols = offered
-
-    def withdraw(self, prefix: str) -> None:
-        self.subprotocols = tuple(each for each in self.subprotocols if not each.startswith(prefix))
+    protocol = "websocket"
 
 
 def request_with(chance: random.Random, token: str) -> Request:
@@ -104,7 +100,8 @@ def request_with(chance: random.Random, token: str) -> Request:
         return Request.of("GET", "/api", headers={"authorization": f"{scheme} {token}", **PROXY_HEADERS})
     request = Request.of("GET", "/api", headers=PROXY_HEADERS)
     encoded = base64.urlsafe_b64encode(token.encode("utf-8", "surrogateescape")).decode().rstrip("=")
-    request.websocket = Socket(SUBPROTOCOL + encoded, "x")  # type: ignore[assignment]
+    request.headers.replace(SUBPROTOCOLS, f"{SUBPROTOCOL}{encoded}, x")
+    request.upgrade = Offer()  # type: ignore[assignment]
     return request
 
 

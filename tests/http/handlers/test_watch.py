@@ -9,14 +9,16 @@ from typing import Any, cast
 
 import pytest
 import trio
-from in_process import MAPS, PODS, PROTOBUF, InProcess, Stream, configmap, open_server, pod
-from trio.testing import MockClock, wait_all_tasks_blocked
+from in_process import ADMIN, MAPS, PODS, PROTOBUF, InProcess, Stream, configmap, open_server, pod
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import CloseConnection, TextMessage
 
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.views import view
 from kubechronicle.http.handlers.watch import WatchStream
-from kubechronicle.http.messages import BufferedExchange, Push, WebSocketClosed
+from kubechronicle.http.messages import BufferedExchange, HeaderList, Push, Request
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
@@ -668,39 +670,47 @@ async def test_forms_without_a_watch_are_406(autojump_clock: MockClock, accept: 
 
 
 class Socket:
-    """A WebSocket client that listens until it closes."""
+    """A client that asks for a WebSocket, and its side of the connection."""
 
-    subprotocols: tuple[str, ...] = ()
-    accepted = False
+    protocol = "websocket"
 
     def __init__(self) -> None:
-        self.sent: list[bytes | str] = []
-        self.closed = trio.Event()
-        self.closing: list[int] = []
+        self.near, self._far = memory_stream_pair()
+        self.accepted = False
 
-    async def accept(self, subprotocol: str | None = None, headers: Any = ()) -> None:
+    async def take_over(self) -> trio.abc.HalfCloseableStream:
         self.accepted = True
+        return self._far
 
-    async def send(self, data: bytes | str) -> None:
-        if self.closed.is_set():
-            raise WebSocketClosed(1006)
-        self.sent.append(data)
-        await trio.lowlevel.checkpoint()
+    async def accept(self, headers: HeaderList = ()) -> trio.abc.HalfCloseableStream:
+        return await self.take_over()
 
-    async def receive(self) -> bytes | str:
-        await self.closed.wait()
-        raise WebSocketClosed(1001)
+    async def messages(self) -> list[str]:
+        """Return the messages until the server's closing frame."""
+        connection, found = Connection(ConnectionType.CLIENT), list[str]()
+        while connection.state is ConnectionState.OPEN:
+            connection.receive_data(bytes(await self.near.receive_some()))
+            for event in connection.events():
+                if isinstance(event, TextMessage):
+                    found.append(event.data)
+                elif isinstance(event, CloseConnection):
+                    assert event.code == 1000
+                    await self.near.send_all(connection.send(event.response()))
+        return found
 
-    async def close(self, code: int = 1000, reason: str = "") -> None:
-        self.closing.append(code)
+
+def websocket_request(server: InProcess, target: str, *, token: str = ADMIN) -> tuple[Request, Socket]:
+    fields = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    fields["sec-websocket-key"] = "MDEyMzQ1Njc4OWFiY2RlZg=="
+    request = server.request("GET", target, token=token, headers=fields)
+    request.upgrade = socket = Socket()
+    return request, socket
 
 
 async def test_over_a_websocket_each_event_is_a_message(autojump_clock: MockClock) -> None:
     async with open_server() as server:
         await server.post(MAPS, configmap("a"))
-        socket = Socket()
-        request = server.request("GET", f"{WATCH}&timeoutSeconds=30")
-        request.websocket = socket
+        request, socket = websocket_request(server, f"{WATCH}&timeoutSeconds=30")
         done = trio.Event()
 
         async def run() -> None:
@@ -710,32 +720,25 @@ async def test_over_a_websocket_each_event_is_a_message(autojump_clock: MockCloc
         server.nursery.start_soon(run)
         await trio.sleep(1)
         await server.post(MAPS, configmap("b"))
+        sent = await socket.messages()
         await done.wait()
-        assert [json.loads(message)["object"]["metadata"]["name"] for message in socket.sent] == ["a", "b"]
-        assert all(isinstance(message, str) for message in socket.sent)
-        assert socket.closing == [1000]
+        assert [json.loads(message)["object"]["metadata"]["name"] for message in sent] == ["a", "b"]
 
 
 async def test_a_websocket_client_that_leaves_ends_its_watch(autojump_clock: MockClock) -> None:
     async with open_server() as server:
-        socket = Socket()
-        request = server.request("GET", WATCH)
-        request.websocket = socket
+        request, socket = websocket_request(server, WATCH)
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(server.assembly.application.application, request)
                 await trio.sleep(1)
-                socket.closed.set()
-                assert isinstance(request.exchange, BufferedExchange)
-                request.exchange.gone.set()
+                await socket.near.aclose()
         assert server.assembly.views["configmaps"].statistics().waiting_watchers == 0
 
 
 async def test_a_rejected_websocket_is_not_accepted(autojump_clock: MockClock) -> None:
     async with open_server() as server:
-        socket = Socket()
-        request = server.request("GET", WATCH, token="")
-        request.websocket = socket
+        request, socket = websocket_request(server, WATCH, token="")
         response = await server.assembly.application.application(request)
         assert response.status == 403
         assert not socket.accepted

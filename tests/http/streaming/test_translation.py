@@ -16,7 +16,7 @@ from kubechronicle.http.streaming import spdy
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, CommandStreams, Resizes, outcome
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
 from tests.http.streaming.spdy_kubelet import SUCCESS, Command, SpdyKubelet, exited
-from tests.http.streaming.test_websocket_frames import masked
+from tests.http.streaming.test_websocket import masked
 
 V5, V4, *OLD = PROTOCOLS
 ALL = CommandStreams(stdin=True, stdout=True, stderr=True)

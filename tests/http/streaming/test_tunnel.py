@@ -17,7 +17,7 @@ from kubechronicle.http.streaming.tunnel import tunnel
 from kubechronicle.http.wire.heads import request_lines
 from tests.http.streaming.test_command_relay import tcp_pair
 from tests.http.streaming.test_translation import Client
-from tests.http.streaming.test_websocket_frames import masked
+from tests.http.streaming.test_websocket import masked
 from tests.support.nodes.cut_network import cut_off
 
 

@@ -14,20 +14,39 @@ import trio_websocket
 import wsproto.events
 from wsproto.connection import Connection, ConnectionType
 
-from kubechronicle.http.messages import SWITCHED, Request, Response, WebSocketClosed
-from kubechronicle.http.wire.websocket.conversation import send_stream
+from kubechronicle.api.errors.status import StatusError
+from kubechronicle.http.messages import SWITCHED, Request, Response
+from kubechronicle.http.streaming.websocket import (
+    BINARY,
+    TEXT,
+    WebSocketSession,
+    accept,
+    handshake,
+    message,
+    send_stream,
+)
 
 PROTOCOL = "base64.binary.k8s.io"
 
 
+async def accepted(request: Request) -> WebSocketSession:
+    return WebSocketSession(await accept(request, handshake(request), next(iter(request.subprotocols), None)))
+
+
 async def echo(request: Request) -> Response:
-    websocket = request.websocket
-    if websocket is None:
+    if not request.is_websocket:
         return Response(400, [], b"a WebSocket is wanted")
-    await websocket.accept(websocket.subprotocols[0] if websocket.subprotocols else None)
-    with contextlib.suppress(WebSocketClosed):
-        while True:
-            await websocket.send(await websocket.receive())
+    try:
+        session = await accepted(request)
+    except StatusError as error:
+        return Response(error.code)
+    content = b""
+    async for parts in session.receive():
+        for part in parts:
+            content = part.data if part.first else content + part.data
+            if part.last:
+                await session.send_frames(message(TEXT if part.text else BINARY, content))
+    await session.close()
     return SWITCHED
 
 
@@ -50,7 +69,7 @@ async def test_echo_with_subprotocol(wire: Any) -> None:
 
 async def test_rejected_with_an_answer(wire: Any) -> None:
     async def refuse(request: Request) -> Response:
-        assert request.websocket is not None
+        assert request.is_websocket
         return Response(403, [("content-type", "application/json")], b'{"kind":"Status"}')
 
     served = await wire(refuse)
@@ -68,10 +87,13 @@ async def trio_websocket_handshake(served: Any, path: str = "/") -> None:
 
 async def test_application_error_before_and_after_accept(wire: Any) -> None:
     async def broken(request: Request) -> Response:
-        assert request.websocket is not None
         if request.path == "/after":
-            await request.websocket.accept()
+            await send_stream(request, None, failing(), text=True)
         raise RuntimeError("bug")
+
+    async def failing() -> AsyncIterator[bytes]:
+        raise RuntimeError("bug")
+        yield b""
 
     served = await wire(broken)
     with pytest.raises(trio_websocket.ConnectionRejected) as caught:
@@ -92,9 +114,7 @@ class Watch:
         self.ended = trio.Event()
 
     async def app(self, request: Request) -> Response:
-        assert request.websocket is not None
-        await request.websocket.accept()
-        await send_stream(request, self.chunks(), text=True)
+        await send_stream(request, None, self.chunks(), text=True)
         return SWITCHED
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -187,7 +207,7 @@ async def test_bytes_sent_before_the_answer_are_kept(wire: Any) -> None:
 
 async def test_garbage_after_the_handshake(wire: Any) -> None:
     served = await wire(echo)
-    client = await shaken(served, trailing=b"\xff\xff\xff\xff garbage")
+    client = await shaken(served, trailing=b"\xff\xff\xff\xff garbage, and more")
     await served.rest(client.stream)
     await served.check_alive()
     assert served.server.statistics().guarded_errors == 0
@@ -215,16 +235,13 @@ async def test_unmasked_and_invalid_text_frames(wire: Any) -> None:
     assert served.server.statistics().guarded_errors == 0
 
 
-async def test_message_too_big_closes_with_1009(wire: Any) -> None:
-    served = await wire(echo, websocket_message=1000)
-    client = await shaken(served)
-    with contextlib.suppress(trio.BrokenResourceError):
-        await client.send(wsproto.events.BytesMessage(data=b"x" * 2000))
+@pytest.mark.parametrize("size", [2, 125, 126, 65_535, 65_536, 300_000])
+async def test_messages_of_any_size_come_back(wire: Any, size: int) -> None:
+    served = await wire(echo)
     with trio.fail_after(60):
-        events = await client.receive()
-    assert isinstance(events[-1], wsproto.events.CloseConnection)
-    assert events[-1].code == 1009
-    await served.check_alive()
+        async with opened(served, max_message_size=1 << 20) as client:
+            await client.send_message(b"x" * size)
+            assert await client.get_message() == b"x" * size
 
 
 async def test_both_sides_close_at_once(wire: Any) -> None:
@@ -232,10 +249,9 @@ async def test_both_sides_close_at_once(wire: Any) -> None:
     closing = trio.Event()
 
     async def app(request: Request) -> Response:
-        assert request.websocket is not None
-        await request.websocket.accept()
+        session = await accepted(request)
         await closing.wait()
-        await request.websocket.close(1001, "going")
+        await session.close(1001, "going")
         return SWITCHED
 
     served = await wire(app)
@@ -267,18 +283,20 @@ async def test_compression_is_not_negotiated(wire: Any) -> None:
 )
 async def test_bad_handshake_is_400(wire: Any, head: bytes) -> None:
     served = await wire(echo)
-    assert (await served.say(head + b"\r\n")).startswith(b"HTTP/1.1 400 ")
+    stream = await served.connect()
+    await stream.send_all(head + b"\r\n")
+    with trio.fail_after(60):
+        assert bytes(await stream.receive_some()).startswith(b"HTTP/1.1 400 ")
     await served.check_alive()
 
 
 async def test_unreceived_messages_stop_the_reading(wire: Any) -> None:
     async def app(request: Request) -> Response:
-        assert request.websocket is not None
-        await request.websocket.accept()
+        await accepted(request)
         await trio.sleep_forever()
         return SWITCHED
 
-    served = await wire(app, websocket_queue=4)
+    served = await wire(app)
     client = await shaken(served)
     message = wsproto.events.BytesMessage(data=b"x" * 60_000)
     with trio.move_on_after(0.3) as scope:  # the blocked sender is the expected result
@@ -290,9 +308,9 @@ async def test_unreceived_messages_stop_the_reading(wire: Any) -> None:
 
 async def test_drain_ends_conversations(wire: Any) -> None:
     async def app(request: Request) -> Response:
-        assert request.websocket is not None
-        await request.websocket.accept()
+        session = await accepted(request)
         await request.draining.wait()
+        await session.close()
         return SWITCHED
 
     served = await wire(app)

@@ -18,7 +18,7 @@ LOADED_AFTER_THE_START = (
     "h2",
     "wsproto",
     "kubechronicle.http.wire.http2.connection",
-    "kubechronicle.http.wire.websocket.conversation",
+    "kubechronicle.http.streaming.websocket",
 )
 
 

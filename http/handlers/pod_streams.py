@@ -23,7 +23,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.options import refuse_dry_run
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.subresources.pod_streams import place_of, read_options
+from kubechronicle.api.subresources.pod_streams import REQUIRES_CREATE, place_of, read_options
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.handlers.backend import Backend
@@ -34,13 +34,12 @@ from kubechronicle.http.proxying.backend_request import close_now
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kubelets import KubeletAddress
 from kubechronicle.http.proxying.switching import SwitchedHead, SwitchFailed, read_error, require_switch, switch
-from kubechronicle.http.streaming import tunnel
+from kubechronicle.http.streaming import tunnel, websocket
 from kubechronicle.http.streaming.command_relay import relay_command
 from kubechronicle.http.streaming.copying import GONE, copy_both
 from kubechronicle.http.streaming.pacing import paced
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, CommandStreams
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
-from kubechronicle.http.streaming.websocket_frames import accept_key
 
 TRANSLATES: Final = "ExtendWebSocketsToKubelet"
 """The declared feature of nodes whose kubelet understands v5.channel.k8s.io and tunnels itself."""
@@ -55,10 +54,6 @@ WEBSOCKET_FIELDS: Final = frozenset(
     {"connection", "upgrade", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol",
      "sec-websocket-extensions", "x-stream-protocol-version"}
 )  # fmt: skip
-
-
-REQUIRES_CREATE: Final = "AuthorizePodWebsocketUpgradeCreatePermission"
-"""The gate without which a user who may GET a session by WebSocket needs no right to create one."""
 
 
 async def stream_pod(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -114,7 +109,7 @@ class _Session:
         self._path = path
 
     async def run(self, subresource: str, options: dict[str, Any], *, translated: bool) -> Response:
-        offers = _offers(self._request)
+        offers = self._request.subprotocols
         if translated and subresource != "portforward" and V5 in offers:
             return await self._translate(options)
         if translated and subresource == "portforward" and any(_is_tunnelled(each) for each in offers):
@@ -143,7 +138,7 @@ class _Session:
         fields = self._forwarded_fields(WEBSOCKET_FIELDS)
         fields += [("Connection", "Upgrade"), ("Upgrade", SPDY)]
         fields += [("X-Stream-Protocol-Version", each) for each in protocols]
-        key = self._websocket_key()
+        asked = websocket.handshake(self._request)
         kubelet, head = await self._switch("POST", fields)
         async with kubelet:
             if head.status != 101:
@@ -152,11 +147,8 @@ class _Session:
             if not _is_spdy(head):
                 self._metrics.tunnelled(500)
                 return _plain(500, "unable to upgrade: missing upgrade headers in response")
-            answer = [("Sec-WebSocket-Accept", accept_key(key))]
             chosen = head.get("x-stream-protocol-version")
-            if chosen:
-                answer.append(("Sec-WebSocket-Protocol", tunnel.PREFIX + chosen))
-            client = await self._upgrade.accept(answer)
+            client = await websocket.accept(self._request, asked, tunnel.PREFIX + chosen if chosen else None)
             self._metrics.tunnelled(101)
             await tunnel.tunnel(client, kubelet, head.rest, draining=self._request.draining)
         return SWITCHED
@@ -164,12 +156,11 @@ class _Session:
     async def _translate(self, options: dict[str, Any]) -> Response:
         wanted = CommandStreams(*(bool(options.get(name)) for name in CommandStreams._fields))
         try:
-            key = self._websocket_key()
+            asked = websocket.handshake(self._request)
         except status.StatusError as error:
             self._metrics.translated(error.code)
             raise
-        answer = [("Sec-WebSocket-Accept", accept_key(key)), ("Sec-WebSocket-Protocol", V5)]
-        client = await self._upgrade.accept(answer)
+        client = await websocket.accept(self._request, asked, V5)
         code = await translate(client, self._connect_spdy, wanted, draining=self._request.draining, idle=IDLE)
         self._metrics.translated(code)
         return SWITCHED
@@ -226,25 +217,6 @@ class _Session:
         fields = [(n, v) for n, v in request.headers if n not in dropped and n != "x-forwarded-for"]
         before = request.headers.get_all("x-forwarded-for")
         return [*fields, ("X-Forwarded-For", ", ".join([*before, request.client[0]]))]
-
-    def _websocket_key(self) -> str:
-        headers = self._request.headers
-        if self._request.method != "GET" or headers.get("sec-websocket-version") != "13":
-            raise status.bad_request("websocket: version 13 is needed")
-        key = headers.get("sec-websocket-key")
-        if not key:
-            raise status.bad_request("websocket: the request has no Sec-WebSocket-Key")
-        return key
-
-
-def _offers(request: Request) -> list[str]:
-    """Return the WebSocket subprotocols that a client offers; none if it asks for another upgrade."""
-    if request.upgrade is None or request.upgrade.protocol.lower() != "websocket":
-        return []
-    if request.websocket is not None:
-        return list(request.websocket.subprotocols)
-    fields = request.headers.get_all("sec-websocket-protocol")
-    return [each.strip() for field in fields for each in field.split(",")]
 
 
 def _is_tunnelled(offer: str) -> bool:

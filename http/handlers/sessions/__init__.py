@@ -1,1 +1,0 @@
-"""Sessions between a client and a container: exec, attach and port-forward."""

@@ -1,1 +1,0 @@
-"""WebSocket conversations, carried by Hypercorn."""
