@@ -19,24 +19,22 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from kubechronicle.api.history.differences import Difference, differences
+from kubechronicle.api.history.left_objects import finished, left_alone, lost, made_once, told
 from kubechronicle.api.history.restore_rules import (
     CONTROLLERS_ANNOTATIONS,
-    LEFT_KINDS,
-    LEFT_MARKS,
-    LEFT_NAMES,
+    CONTROLLERS_TAINTS,
     LIVE_FIELDS,
+    NODE,
     ORDER,
     SERVERS_FIELDS,
     SERVERS_FINALIZERS,
     SERVERS_METADATA,
-    TOLD_FIELDS,
     VOLUME_OF_TOKENS,
 )
 from kubechronicle.api.meta.owners import Key, keys_of, owner_references, owners_first
 from kubechronicle.api.values.objects import Object
 
 Action = Literal["create", "update", "replace", "delete", "leave", "rebind"]
-IN_DELETION: Final = "it was being deleted"
 NEW_UID: Final = "(new)"
 """In a plan, the uid of an owner that the plan creates."""
 
@@ -71,18 +69,26 @@ class Step(NamedTuple):
 
 
 def steps(
-    then: Mapping[Key, Object], now: Mapping[Key, Object], *, prune: bool, controlled: bool = False
+    then: Mapping[Key, Object],
+    now: Mapping[Key, Object],
+    *,
+    prune: bool,
+    controlled: bool = False,
+    named: bool = False,
 ) -> list[Step]:
     """Return the steps in order; unchanged objects come last. Only ``prune`` adds deletions, and none of namespaces.
 
     ``controlled``: objects that a controller would make again are restored, too.
+    ``named``: the objects are named one by one, so those that something makes at its start are restored, too.
     """
     done, left = [], []
     for key, was in then.items():
         differs = ""
         live = now.get(key)
         why = lost(was, controlled=controlled)
-        why = why or (left_alone(live, controlled=controlled) if live is not None else _finished(was))
+        why = why or (left_alone(live, controlled=controlled) if live is not None else finished(was))
+        if live is not None or key[:2] == NODE:
+            why = why or ("" if named else made_once(was))
         if why:
             left.append(Step("leave", key, was, live, why=why))
         elif live is None or live["metadata"].get("deletionTimestamp"):
@@ -109,7 +115,8 @@ def made_again(live: Object, was: Object) -> str:
 
 def _is_to_go(key: Key, live: Object, then: Mapping[Key, Object]) -> bool:
     terminating = live["metadata"].get("deletionTimestamp")
-    return key not in then and key[:2] != ("", "Namespace") and not terminating and not left_alone(live)
+    stays = terminating or left_alone(live) or made_once(live)
+    return key not in then and key[:2] != ("", "Namespace") and not stays
 
 
 def order(key: Key) -> tuple[int, Key]:
@@ -160,65 +167,6 @@ def rebindings(plan: Iterable[Step], volumes: Mapping[str, Object]) -> list[Step
             Step("rebind", key, step.then, live, (change,), why=f"its claim is {step.key[3]} in {step.key[2]}")
         )
     return found
-
-
-# -- objects that a plan leaves ----------------------------------------------------------------------------------------
-
-
-def told(live: Object, was: Object) -> str:
-    """Return the fields of a present object that differ and stay as they are; "" if there are none."""
-    group, kind = str(was.get("apiVersion", "")).rpartition("/")[0], was.get("kind", "")
-    found = []
-    for path in TOLD_FIELDS.get((group, kind), ()):
-        before, present = _at(was, path), _at(live, path)
-        if before and before != present:
-            found.append(f"{'.'.join(path)} was {before}, and is {present or 'not set'}")
-    return "; ".join(found)
-
-
-def _at(found: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
-
-
-def left_alone(found: Object, *, controlled: bool = False) -> str:
-    """Return the reason not to restore an object: its controller makes it. "" if there is none.
-
-    ``controlled``: that an owner controls it is none.
-    """
-    metadata = found["metadata"]
-    group = str(found.get("apiVersion", "")).rpartition("/")[0]
-    kind, name = found.get("kind", ""), metadata["name"]
-    for owner in metadata.get("ownerReferences") or ():
-        if owner.get("controller") and not controlled:
-            return f"{owner.get('kind')}/{owner.get('name')} makes it"
-    if (group, kind) in LEFT_KINDS:
-        return LEFT_KINDS[group, kind]
-    for where, mark, value, why in LEFT_MARKS:
-        if (metadata.get(where) or {}).get(mark) is not None and value in ("", metadata[where][mark]):
-            return why
-    if (kind, metadata.get("namespace", ""), name) in LEFT_NAMES or (kind, "*", name) in LEFT_NAMES:
-        return "the server makes it"
-    return ""
-
-
-def lost(was: Object, *, controlled: bool = False) -> str:
-    """Return the reason not to restore a past object, "" if there is none. ``controlled``: as in ``left_alone``."""
-    return left_alone(was, controlled=controlled) or (IN_DELETION if was["metadata"].get("deletionTimestamp") else "")
-
-
-def _finished(was: Object) -> str:
-    """Return the reason not to recreate a finished object, "" if there is none."""
-    status = was.get("status") or {}
-    if was.get("kind") == "Job" and any(
-        each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
-        for each in status.get("conditions") or ()
-    ):
-        return "it had finished; made again, it would run again"
-    if was.get("kind") == "Pod" and status.get("phase") in ("Succeeded", "Failed"):
-        return "it had finished; made again, it would run again"
-    return ""
 
 
 # -- the user's and the server's part ----------------------------------------------------------------------------------
@@ -313,6 +261,21 @@ def _without_token(spec: Object) -> None:
             container["volumeMounts"] = [mount for mount in container["volumeMounts"] if mount.get("name") not in names]
 
 
+def _with_taints_of(spec: Object, live: Object) -> None:
+    """Give a Node's spec the present taints of kubelets and controllers, in place of its own."""
+    own, present = (
+        [
+            each
+            for each in one.get("taints") or ()
+            if str(each.get("key", "")).startswith(CONTROLLERS_TAINTS) is is_theirs
+        ]
+        for one, is_theirs in ((spec, False), (live, True))
+    )
+    spec.pop("taints", None)
+    if own or present:
+        spec["taints"] = own + present
+
+
 def target(live: Object, then: Object, owners: list[Object] | None = None) -> Object:
     """Return ``live`` with the user's part of ``then``. Fields absent in ``then`` are removed.
 
@@ -344,6 +307,8 @@ def target(live: Object, then: Object, owners: list[Object] | None = None) -> Ob
         _copy(found, live, path)
     if then.get("kind") == "Pod" and isinstance(found.get("spec"), dict) and isinstance(live.get("spec"), dict):
         _with_token_of(found["spec"], live["spec"])
+    if (group, then.get("kind")) == NODE:
+        _with_taints_of(found.setdefault("spec", {}), live.get("spec") or {})
     return {name: found[name] for name in [*live, *(name for name in found if name not in live)] if name in found}
 
 
@@ -374,5 +339,5 @@ def patch_of(step: Step) -> list[Object]:
 
 def exported(objects: Iterable[tuple[Key, Object]]) -> list[Object]:
     """Return the objects for another cluster, in the order to apply them."""
-    wanted = [(key, found) for key, found in objects if not lost(found) and not _finished(found)]
+    wanted = [(key, found) for key, found in objects if not (lost(found) or made_once(found) or finished(found))]
     return [makeable(found) for key, found in sorted(wanted, key=lambda pair: order(pair[0]))]

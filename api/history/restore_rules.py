@@ -28,12 +28,15 @@ CONTROLLERS_ANNOTATIONS: Final = frozenset({
     "control-plane.alpha.kubernetes.io/leader",
     "endpoints.kubernetes.io/last-change-trigger-time",
     "batch.kubernetes.io/job-tracking",
+    "csi.volume.kubernetes.io/nodeid",
     "kubernetes.io/service-account.uid",
+    "node.alpha.kubernetes.io/ttl",
     "pv.kubernetes.io/bind-completed",
     "pv.kubernetes.io/bound-by-controller",
     "volume.kubernetes.io/selected-node",
     "volume.kubernetes.io/storage-provisioner",
     "volume.beta.kubernetes.io/storage-provisioner",
+    "volumes.kubernetes.io/controller-managed-attach-detach",
 })  # fmt: skip
 
 SERVERS_FINALIZERS: Final = frozenset(
@@ -70,6 +73,9 @@ SERVERS_FIELDS: Final[Mapping[tuple[str, str], tuple[tuple[Condition, tuple[str,
         (_always, ("spec", "clusterIP")), (_always, ("spec", "clusterIPs")), (_always, ("spec", "healthCheckNodePort")),
     ),
     ("", "Pod"): ((_always, ("spec", "nodeName")),),
+    ("", "Node"): (
+        (_always, ("spec", "podCIDR")), (_always, ("spec", "podCIDRs")), (_always, ("spec", "providerID")),
+    ),
     ("", "PersistentVolume"): (
         (_always, ("spec", "claimRef", "uid")), (_always, ("spec", "claimRef", "resourceVersion")),
     ),
@@ -115,7 +121,6 @@ LEFT_KINDS: Final[Mapping[tuple[str, str], str]] = {
     ("", "Event"): "it tells of what happened",
     ("events.k8s.io", "Event"): "it tells of what happened",
     ("", "Endpoints"): "its Service's controller makes it",
-    ("", "Node"): "its kubelet makes it",
     ("", "ComponentStatus"): "it is no more than a look",
     ("coordination.k8s.io", "Lease"): "whoever holds it makes it",
     ("coordination.k8s.io", "LeaseCandidate"): "whoever holds it makes it",
@@ -129,12 +134,17 @@ LEFT_KINDS: Final[Mapping[tuple[str, str], str]] = {
 }
 LEFT_MARKS: Final = (
     ("labels", "endpointslice.kubernetes.io/managed-by", "", "its Service's controller makes it"),
-    ("labels", "kubernetes.io/bootstrapping", "rbac-defaults", "the server makes it"),
     ("labels", "kube-aggregator.kubernetes.io/automanaged", "", "the server makes it"),
     ("annotations", "apf.kubernetes.io/autoupdate-spec", "true", "the server makes it"),
     ("annotations", "kubernetes.io/config.mirror", "", "its kubelet makes it"),
 )
 """Marks of objects made by controllers: labels or annotations, name, value ("": any), and the reason."""
+
+NODE: Final = ("", "Node")
+MADE_ONCE: Final = ("kubernetes.io/bootstrapping", "rbac-defaults")
+"""Label of the default roles and bindings, which the server makes only when it starts."""
+CONTROLLERS_TAINTS: Final = "node.kubernetes.io/"
+"""Prefix of the taints that kubelets and controllers set; all others are of people."""
 
 LEFT_NAMES: Final = frozenset({
     ("ConfigMap", "*", "kube-root-ca.crt"),

@@ -33,8 +33,9 @@ from kubechronicle.api.history.differences import (
     key_fields_of,
     same,
 )
-from kubechronicle.api.history.restore_plan import Step, left_alone, made_again, target
-from kubechronicle.api.history.restore_rules import DATA_KINDS
+from kubechronicle.api.history.left_objects import left_alone, made_once
+from kubechronicle.api.history.restore_plan import Step, made_again, target
+from kubechronicle.api.history.restore_rules import DATA_KINDS, NODE
 from kubechronicle.api.meta.owners import Key, owner_references, with_uids_of
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
@@ -122,7 +123,7 @@ def undo(key: Key, changes: Sequence[Undone], live: Object | None) -> tuple[Step
         if key[:2] in DATA_KINDS:
             return None, [*conflicts, Conflict("", f"it is not deleted: {DATA_KINDS[key[:2]]}", changes[-1].revision)]
         return Step("delete", key, None, live), conflicts
-    if why := left_alone(state):
+    if why := left_alone(state) or (made_once(state) if live is None and key[:2] == NODE else ""):
         return Step("leave", key, state, live, why=why), conflicts
     if live is None:
         return Step("create", key, state), conflicts

@@ -18,7 +18,8 @@ from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import Difference, differences
-from kubechronicle.api.history.restore_plan import NEW_UID, Step, lost, makeable, steps, uid_in_plan
+from kubechronicle.api.history.left_objects import lost, made_once
+from kubechronicle.api.history.restore_plan import NEW_UID, Step, makeable, steps, uid_in_plan
 from kubechronicle.api.history.restore_plan import target as aimed
 from kubechronicle.api.meta.owners import Key, keys_of, owner_references, settle_owners
 from kubechronicle.api.values.objects import Object
@@ -77,7 +78,7 @@ def settled(old: State, new: State) -> State:
 
 def own_part(obj: Object | None) -> Object | None:
     """Return the user's part of an object; None also for one that a controller or the server makes."""
-    return None if obj is None or lost(obj) else makeable(obj)
+    return None if obj is None or lost(obj) or made_once(obj) else makeable(obj)
 
 
 # -- the patch --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from kubechronicle.api.history.restore_plan import exported, lost
+from kubechronicle.api.history.left_objects import lost
+from kubechronicle.api.history.restore_plan import exported
 from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from kubechronicle.api.history.branches import CHANGES
-from kubechronicle.api.history.restore_plan import left_alone
+from kubechronicle.api.history.left_objects import left_alone, made_once
 from kubechronicle.api.history.reverting import Undone, merged_objects
 from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.registry.groups import HISTORY as GROUP
@@ -123,7 +123,7 @@ def _made_by_controllers(created: Object) -> bool:
     meta = created["metadata"]
     managers = {entry.get("manager") for entry in meta.get("managedFields") or ()}
     is_account = (created.get("kind"), meta["name"]) == ("ServiceAccount", "default")
-    return bool(left_alone(created)) or (is_account and managers <= {ACCOUNT_CONTROLLER})
+    return bool(left_alone(created) or made_once(created)) or (is_account and managers <= {ACCOUNT_CONTROLLER})
 
 
 def _contrary(was: Object | None, wanted: Object | None) -> Literal["Create", "Update", "Delete"]:

@@ -19,52 +19,24 @@ from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kinds
-from kubechronicle.ops.client.restoring.consequences import AllKinds, consequences_of, states_before
+from kubechronicle.ops.client.restoring.consequences import (
+    AllKinds,
+    consequences_of,
+    described,
+    last_deletion,
+    mark,
+    moment_before,
+    states_before,
+)
 from kubechronicle.ops.client.restoring.steps import Restorer, wait_until_gone
 from kubechronicle.ops.client.restoring.trial import tried
-from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, number_of, read_revisions, scopes_of
-from kubechronicle.ops.client.revision_texts import user_of
+from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, scopes_of
 from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.several import split_objects
 from kubechronicle.ops.client.states import State, key_of, read_state
 from kubechronicle.ops.client.subjects import Subject
 from kubechronicle.ops.errors import OperatorError
-
-# -- deletions ---------------------------------------------------------------------------------------------------------
-#
-# The change that began a deletion: the mark of an object with finalizers or a grace period, else its end.
-
-
-MARK = "metadata.deletionTimestamp"
-
-
-def last_deletion(client: Client, subject: Subject) -> Object | None:
-    """Return the revision that began the last deletion of an object, None if history has none."""
-    ends = RevisionQuery(scopes_of(subject), {"operation": "Delete"}, content="", limit=1)
-    end = next(read_revisions(client, ends), None)
-    if end is None:
-        return None
-    return mark(client, subject, str(end["object"].get("uid", "")), end["metadata"]["name"]) or end
-
-
-def mark(client: Client, subject: Subject, uid: str, moment: str) -> Object | None:
-    """Return the revision that marked an object for deletion, None if history has none. ``moment``: the last one."""
-    # A second request may set the mark again, to an earlier time: the oldest revision counts.
-    fields = bounds(client, "", moment) | {"changed": MARK, "object.uid": uid}
-    query = RevisionQuery(scopes_of(subject), fields, content="", oldest_first=True, limit=1)
-    return next(read_revisions(client, query), None)
-
-
-def moment_before(revision: Object) -> str:
-    """Return the moment before a change."""
-    return str(number_of(revision) - 1)
-
-
-def described(revision: Object) -> str:
-    """Return the number of a revision and its user: ``revision 208 by bob``."""
-    return f"revision {number_of(revision)} by {user_of(revision)}"
-
 
 # Objects named in a message about a namespace in deletion.
 MAX_BLOCKERS: Final = 5
@@ -123,10 +95,18 @@ class Planner:
         self.unread |= present.unread
         prune = bool(self._arguments.prune)
         controlled = bool(getattr(self._arguments, "with_controlled", False))
-        plan = steps(self.past.objects, present.objects, prune=self.is_whole, controlled=controlled)
+        plan = steps(
+            self.past.objects,
+            present.objects,
+            prune=self.is_whole,
+            controlled=controlled,
+            named=not self.is_whole,
+        )
         self.newer = 0 if prune else sum(step.action == "delete" for step in plan)
         plan = [step for step in plan if step.action != "delete" or (prune and self._is_known_absent(step))]
         self._check_left(plan)
+        if self._arguments.replace:
+            plan = [self._with_address(step) for step in plan]
         plan = [self._with_cause(step) for step in plan] + rebindings(plan, self._volumes(plan))
         return tried(self.restorer(dry_run=True), self._with_marks(plan), replaceable=lambda _: True)
 
@@ -321,6 +301,23 @@ class Planner:
             if live is not None:
                 found[name] = live
         return found
+
+    def _with_address(self, step: Step) -> Step:
+        """Return the step that gives a Service its former cluster IP again, if nobody has that now."""
+        kind, was = self.kinds.of_resource("networking.k8s.io", "ipaddresses"), step.then or {}
+        if not step.differs or step.key[:2] != ("", "Service") or kind is None:
+            return step
+        address = str((was.get("spec") or {}).get("clusterIP"))
+        try:
+            if address == "None" or self.session.client.get_if(kind.path("", address)) is not None:
+                return step
+        except ApiError as error:
+            if error.code != 403:
+                raise
+            return step
+        return step._replace(
+            action="replace", differs="", why=f"its cluster IP {address} is free, and is set only then"
+        )
 
     def _is_known_absent(self, step: Step) -> bool:
         """Return whether the object surely did not exist: the past list of its kind was complete."""

@@ -127,8 +127,8 @@ class Restorer:
                 self._post(step, body)
                 break
             except ApiError as error:
-                if error.reason == "AlreadyExists" and self._tries > 1:
-                    return self._update_existing(step)
+                if error.reason == "AlreadyExists" and (found := self._found_existing(step)):
+                    return found
                 removed = _remove_taken(body, error)
                 if removed is None:
                     raise
@@ -155,13 +155,18 @@ class Restorer:
                     raise
             time.sleep(POLL_INTERVAL)
 
-    def _update_existing(self, step: Step) -> str:
-        """Update an object that a controller created first, such as a namespace's default ServiceAccount."""
+    def _found_existing(self, step: Step) -> str:
+        """Update an object that a controller created first, such as a namespace's default ServiceAccount.
+
+        Return "" for one that differs, if objects that have changed since the plan stay.
+        """
         live = self._client.get(self._path(step.key))
         assert step.then is not None
         changes = self._differences(live, step)
         if not changes:
             return "already exists"
+        if self._tries == 1:
+            return ""
         return self._update(Step("update", step.key, step.then, live, tuple(changes)))
 
     def _settle_owners(self, body: Object, key: Key) -> str:

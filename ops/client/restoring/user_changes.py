@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubechronicle.api.history.restore_plan import Step, left_alone, order
+from kubechronicle.api.history.left_objects import left_alone
+from kubechronicle.api.history.restore_plan import Step, order
 from kubechronicle.api.history.reverting import Conflict, Undone, undo
 from kubechronicle.api.meta.owners import Key, owners_first
 from kubechronicle.api.values.objects import Object

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubechronicle.api.history.differences import differences, same
+from kubechronicle.api.history.left_objects import lost
 from kubechronicle.api.history.restore_plan import (
     NEW_UID,
     Step,
     exported,
-    lost,
     makeable,
     order,
     patch_of,
@@ -121,16 +121,6 @@ OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "na
         (made("ConfigMap", "kube-root-ca.crt"), "the server makes it"),
         (made("Service", "kubernetes", namespace="default"), "the server makes it"),
         (made("Service", "kubernetes"), ""),
-        (
-            made(
-                "ClusterRole",
-                "admin",
-                "rbac.authorization.k8s.io/v1",
-                namespace="",
-                metadata={"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}},
-            ),
-            "the server makes it",
-        ),
         (made("ConfigMap", metadata={"deletionTimestamp": "t"}), "it was being deleted"),
         (made("ConfigMap"), ""),
     ],
@@ -364,3 +354,31 @@ def test_a_dependent_that_stayed_gets_its_owner_back() -> None:
     again = target(owned("c"), owned("c", "o"), step.changes[0].new)
     assert steps(then, keyed(owned("o", uid="new"), again), prune=False) == []
     assert steps(keyed(owned("c", "o")), keyed(owned("c")), prune=False) == []  # its owner is gone
+
+
+def test_what_something_makes_at_its_start_is_left_unless_it_is_named_or_gone() -> None:
+    label = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+    rbac = "rbac.authorization.k8s.io/v1"
+    role = made("ClusterRole", "view", rbac, namespace="", metadata={"labels": label}, rules=[{"verbs": ["get"]}])
+    changed = {**role, "rules": []}
+    (key,) = keyed(role)
+    assert [step.action for step in steps(keyed(role), keyed(changed), prune=True)] == ["leave"]
+    assert [step.action for step in steps({}, keyed(changed), prune=True)] == []
+    assert [step.action for step in steps(keyed(role), {}, prune=True)] == ["create"]
+    assert [step.action for step in steps(keyed(role), keyed(changed), prune=False, named=True)] == ["update"]
+    assert exported([(key, role)]) == []
+    node = made("Node", "n", namespace="")
+    assert [step.action for step in steps(keyed(node), {}, prune=True)] == ["leave"]
+    assert [step.action for step in steps(keyed(node), {}, prune=False, named=True)] == ["create"]
+
+
+def test_a_node_gets_the_labels_and_taints_that_people_gave_it() -> None:
+    gone = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    there = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    gpu = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
+    was = made("Node", "n", namespace="", metadata={"labels": {"role": "gpu"}}, spec={"taints": [gpu, gone]})
+    live = made("Node", "n", namespace="", spec={"podCIDR": "10.0.0.0/24", "taints": [there]})
+    wanted = target(live, was)
+    assert wanted["metadata"]["labels"] == {"role": "gpu"}
+    assert wanted["spec"] == {"taints": [gpu, there], "podCIDR": "10.0.0.0/24"}
+    assert differences(wanted, target(wanted, was)) == []
