@@ -91,7 +91,7 @@ test-prometheus: install-test
 	@KUBECHRONICLE_PROMETHEUS=yes .venv/bin/python -m pytest tests/clients/prometheus $(ARGS)
 
 # Run three bounded tests of `make test` at length: fuzzed parameters, linear time for every list and map of every kind, and
-# cascades of deletions that restore and revert undo, against a model.
+# cascades of deletions that restore and revert undo, their causes, and reverts of one of three users, against models.
 fuzz: install-test
 	@FUZZ_REQUESTS=100000 KUBECHRONICLE_TEST_LINEAR=all KUBECHRONICLE_TEST_CHANGES=5000 .venv/bin/python -m pytest -q \
 		tests/http/test_parameter_fuzz.py tests/actors/writing/test_linear_time.py tests/ops/client/test_cascades.py $(ARGS)

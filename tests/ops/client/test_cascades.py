@@ -171,3 +171,189 @@ def test_a_cascade_is_undone_in_one_run(transported: Chronicle, looping: Running
     assert "Nothing to undo" in again.out, again.out
     assert again.code == 0
     world.check()
+
+
+# -- causes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("victim", ["owner", "namespace", "definition"])
+def test_each_deletion_of_a_cascade_has_its_cause(looping: Running, seed: int, victim: str) -> None:
+    """The model knows which deletion must follow from which: that of the owner, the namespace or the definition."""
+    world = World(looping, 7000 + seed * 10 + len(victim), ends=victim == "definition")
+    if victim == "owner":
+        first = {next(place for place, each in enumerate(world.made) if each.owner is None)}
+        made = world.made[min(first)]
+        target, root = f"{made.path}/{made.name}", None
+    elif victim == "namespace":
+        first = {place for place, each in enumerate(world.made) if f"/{world.spaces[0]}/" in each.path}
+        target = root = f"/api/v1/namespaces/{world.spaces[0]}"
+    else:
+        first = {place for place, each in enumerate(world.made) if "/papers" in each.path}
+        target = root = f"{DEFINITIONS}/{world.definition}"
+    before = int(looping.ask("GET", "/api/v1/namespaces?limit=1")["metadata"]["resourceVersion"])
+    as_user(looping, "mallory", "DELETE", target, {"propagationPolicy": "Background"})
+    gone = world.below(first)
+    until(looping, lambda: ask_if(looping, target) is None and not gone & world.present().keys())
+    changes = changes_since(looping, before)
+    began = min(changes, key=int)
+    assert changes[began]["who"]["username"] == "mallory"
+    for place in gone:
+        end, chain = deletion_of(changes, world.made[place]), list[str]()
+        while end != began:
+            chain.append(end)
+            end = changes[end]["cause"]
+        owner = world.made[place].owner
+        if root is None and owner is not None:  # the collector deletes it after its owner, and tells that owner
+            assert names(changes[changes[chain[0]]["cause"]]) == world.made[owner].name
+        assert len(chain) <= len(gone) + 2
+
+
+def as_user(running: Running, user: str, method: str, path: str, body: Any = None) -> Any:
+    headers = (("Impersonate-User", user), ("Impersonate-Group", "system:masters"))
+    kind = "merge-patch+json" if method == "PATCH" else "json"
+    data = None if body is None else json.dumps(body).encode()
+    reply = InThread(running, ADMIN, headers).send(method, path, {"Content-Type": f"application/{kind}"}, data)
+    assert reply.status < 300, reply
+    return json.loads(reply.body)
+
+
+def changes_since(running: Running, revision: int) -> dict[str, Any]:
+    """Return all changes after a revision, by their revisions."""
+    found: dict[str, Any] = {}
+    for scope in ("revisions", "clusterrevisions"):
+        more = ""
+        while True:
+            path = f"/apis/history.kubechronicle.dev/v1/{scope}?limit=500&fieldSelector=revision.from={revision + 1}"
+            page = running.ask("GET", path + (f"&continue={more}" if more else ""))
+            found |= {each["metadata"]["name"]: each for each in page["items"]}
+            more = page["metadata"].get("continue", "")
+            if not more:
+                break
+    return found
+
+
+def names(change: Any) -> str:
+    return str(change["object"]["name"])
+
+
+def deletion_of(changes: dict[str, Any], made: Made) -> str:
+    """Return the revision that deleted an object of the model."""
+    space, plural = made.path.split("/")[-2:]
+    (found,) = (
+        number
+        for number, each in changes.items()
+        if each["operation"] == "Delete"
+        and (each["object"].get("namespace"), names(each)) == (space, made.name)
+        and each["object"]["resource"] == plural
+    )
+    return found
+
+
+# -- reverts -----------------------------------------------------------------------------------------------------------
+
+OTHERS = ("vic", "wes")
+REVERTED = "uma"
+FIELDS = "xyz"
+Data = dict[str, str]
+
+
+class Event(NamedTuple):
+    """One change of a name in the model. ``before``, ``after``: the data, None for an absent object."""
+
+    user: str
+    before: Data | None
+    after: Data | None
+
+
+class Names:
+    """ConfigMaps that several users create, change, delete and make again, with a list of what each did."""
+
+    def __init__(self, running: Running, seed: int) -> None:
+        self.running, self.draw, self.serial = running, random.Random(seed), 0
+        self.space = f"reverts-{seed}-{self.draw.randrange(10**6)}"
+        self.path = f"/api/v1/namespaces/{self.space}/configmaps"
+        running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.space}})
+        self.events: dict[str, list[Event]] = {f"m{number}": [] for number in range(OBJECTS)}
+        self.now: dict[str, Data] = {}
+
+    def change(self, name: str) -> None:
+        """Let a user make one change of a name."""
+        user, present = self.draw.choice((REVERTED, *OTHERS)), self.now.get(name)
+        if present is None:
+            last = self.events[name][-1] if self.events[name] else None
+            if last is not None and last.user == REVERTED and user != REVERTED:
+                return  # whose object it is then, nobody can say
+            self._write(name, user, "POST", self._drawn(FIELDS))
+        elif self.draw.random() < 0.2:
+            self._write(name, user, "DELETE", None)
+        else:
+            field = self.draw.choice(FIELDS)
+            value = self._drawn(field) if self.draw.random() < 0.8 else {}
+            after = {each: text for each, text in present.items() if each != field} | value
+            if after != present:
+                self._write(name, user, "PATCH", after, patch={field: value.get(field)})
+
+    def _drawn(self, fields: str) -> Data:
+        """Return values that no change before had."""
+        self.serial += 1
+        return {field: f"{field}{self.serial}" for field in fields}
+
+    def _write(self, name: str, user: str, method: str, after: Data | None, patch: Any = None) -> None:
+        body = {"metadata": {"name": name}, "data": after} if method == "POST" else {"data": patch} if patch else None
+        as_user(self.running, user, method, self.path + ("" if method == "POST" else f"/{name}"), body)
+        self.events[name].append(Event(user, self.now.pop(name, None), after))
+        if after is not None:
+            self.now[name] = after
+
+    def present(self) -> dict[str, Data]:
+        items = self.running.ask("GET", self.path)["items"]
+        return {each["metadata"]["name"]: each.get("data") or {} for each in items}
+
+
+def without(events: list[Event], now: Data | None) -> Data | None:
+    """Return the data of a name as if one user had changed nothing, as far as nobody else has built on that."""
+    kept, rest = set[str](), list(events)
+    while rest:
+        event = rest.pop()
+        if event.user != REVERTED:
+            if event.before is None or event.after is None:
+                return now  # another's creation or deletion: what was before is a former object
+            kept |= changed(event.before, event.after)
+            continue
+        if event.after is None:
+            now, kept = event.before, set()
+            continue
+        before = event.before
+        if before is None:
+            if not (rest and rest[-1].user == REVERTED):
+                return now if now != event.after else None
+            before = rest.pop().before  # deleted and made again by the same user: replaced
+        assert before is not None
+        assert now is not None
+        for field in changed(before, event.after) - kept:
+            now = {each: text for each, text in now.items() if each != field}
+            now |= {field: before[field]} if field in before else {}
+    return now
+
+
+def changed(one: Data, other: Data) -> set[str]:
+    return {field for field in FIELDS if one.get(field) != other.get(field)}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_users_changes_are_undone_and_those_of_others_stay(
+    transported: Chronicle, looping: Running, seed: int
+) -> None:
+    world = Names(looping, seed)
+    before = int(looping.ask("GET", "/api/v1/namespaces?limit=1")["metadata"]["resourceVersion"])
+    for _ in range(KINDS * OBJECTS):
+        world.change(world.draw.choice(list(world.events)))
+    wanted = {name: without(events, world.now.get(name)) for name, events in world.events.items()}
+    arguments = ("revert", "--user", REVERTED, "--since", str(before), "-n", world.space, "--yes")
+    done = transported(*arguments)
+    assert done.code in (0, 3), done.out + done.err
+    assert world.present() == {name: data for name, data in wanted.items() if data is not None}, done.out
+    newest = max(map(int, changes_since(looping, before)))
+    transported(*arguments)
+    assert max(map(int, changes_since(looping, before))) == newest
