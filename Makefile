@@ -20,7 +20,7 @@ install-test:
 serve: install
 	@exec .venv/bin/kubechronicle serve --secure-port $(PORT) --data-dir $(DATA) $(ARGS)
 
-# Run a cluster on this machine: the server, kube-controller-manager, kube-scheduler, and nodes simulated by kwok.
+# Run a cluster on this machine: the server with simulated nodes, and kube-controller-manager once it is built.
 cluster: install
 	@exec .venv/bin/kubechronicle up $(ARGS)
 

@@ -77,7 +77,8 @@ STAIRCASES = {
     "api": (
         "errors", "values", "kinds", "schema", "codecs", "meta", "managed_fields", "features", "registry", "selectors",
         "cel", "declarative", "strategy", "history", "patch", "custom", "builtin", "pipeline", "subresources",
-        "admission", "quota", "access", "explaining", "flow_control", "configuration", "audit", "tables", "openapi",
+        "admission", "quota", "simulation", "access", "explaining", "flow_control", "configuration", "audit", "tables",
+        "openapi",
     ),
     "eventlog": (
         "queries", "encryption", "postgres", "integrity", "retention", "erasure", "transfer", "watching", "views",

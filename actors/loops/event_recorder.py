@@ -33,8 +33,14 @@ class EventRecorder:
         self._rt = store.registry.builtin("", "v1", "events")
 
     async def warn(self, entry: Entry, reason: str, message: str, *, action: str = "") -> None:
-        """Record an Event of type Warning about an object, in its namespace or in ``default``."""
+        """Log a warning about an object, and record it as an Event of type Warning."""
         log.warning("%s/%s %s: %s", entry.key.resource, entry.key.name, reason, message)
+        await self.record(entry, reason, message, action=action)
+
+    async def record(
+        self, entry: Entry, reason: str, message: str, *, action: str = "", event_type: str = "Warning"
+    ) -> None:
+        """Record an Event about an object, in its namespace or in ``default``."""
         involved = entry.object()
         namespace = entry.key.namespace or "default"
         digest = hashlib.sha256(f"{entry.key}{entry.uid}{reason}{message}".encode()).hexdigest()[:32]
@@ -53,7 +59,7 @@ class EventRecorder:
                     system_caller(self._component, "update", cause=entry.revision), target, repeated
                 )
             else:
-                event = self._event(involved, target, reason, message, action, now)
+                event = self._event(involved, target, reason, message, action, now) | {"type": event_type}
                 await self._store.writes.create(
                     system_caller(self._component, "create", cause=entry.revision), target, event
                 )
@@ -82,7 +88,6 @@ class EventRecorder:
             "firstTimestamp": now,
             "lastTimestamp": now,
             "count": 1,
-            "type": "Warning",
             "reportingComponent": self._component,
         }
         return {**event, "action": action} if action else event

@@ -21,6 +21,9 @@ ol { padding-left: 24px; } ol > li { border-bottom: 1px solid var(--line); paddi
 .faint, small, time { color: var(--faint); } .quote { font-style: italic; } .warn { color: var(--warn); }
 code { font: 12.5px ui-monospace, "DejaVu Sans Mono", Consolas, monospace; background: var(--raised);
   border-radius: 4px; padding: 1px 4px; overflow-wrap: anywhere; }
+pre { overflow: auto; padding: 10px; border: 1px solid var(--line); border-radius: 8px; font: 12.5px ui-monospace,
+  "DejaVu Sans Mono", Consolas, monospace; } ins, del { text-decoration: none; color: var(--good); }
+del { color: var(--bad); }
 .reasons span { display: inline-block; border: 1px solid var(--line); border-radius: 10px; padding: 0 9px;
   margin: 2px 5px 2px 0; font-size: 12.5px; color: var(--warn); }
 summary { cursor: pointer; } details ul { list-style: none; padding-left: 10px; border-left: 2px solid var(--line); }

@@ -42,6 +42,13 @@ class Period(NamedTuple):
     namespace: str = ""
 
 
+class Subject(NamedTuple):
+    """A failed test, with its message, that a report is about instead of a period."""
+
+    title: str
+    text: str
+
+
 class _Cause(NamedTuple):
     """A change with all that followed, each with its depth."""
 
@@ -50,7 +57,7 @@ class _Cause(NamedTuple):
 
 
 def report(found: Mapping[str, Any], period: Period, form: str) -> str:
-    """Return the report in one of FORMATS."""
+    """Return the report in one of FORMATS. Changes with ``before`` and ``after`` show the objects' differences."""
     return html_report(found, period) if form == "html" else markdown_report(found, period)
 
 
@@ -187,9 +194,10 @@ def _text(text: Any) -> str:
     return escape(printable(str(text)))
 
 
-def html_report(found: Mapping[str, Any], period: Period) -> str:
+def html_report(found: Mapping[str, Any], period: Period, subject: Subject | None = None) -> str:
     """Return the report as one HTML file."""
-    causes, title = _causes(found["changes"]), _text(_title(found, period))
+    causes = _causes(found["changes"])
+    title = _text(_title(found, period) if subject is None else subject.title)
     people, controllers = _divided(causes)
     import orjson  # commands start without it
 
@@ -201,6 +209,7 @@ def html_report(found: Mapping[str, Any], period: Period) -> str:
         '<meta name="referrer" content="no-referrer">',
         f"<title>{title}</title><style>{STYLE}</style></head><body><main>",
         f"<h1>{title}</h1>",
+        f"<pre>{escape(subject.text)}</pre>" if subject is not None else "",
         *(f"<p>{_text(fact)}</p>" for fact in _facts(found, causes)),
         _picture(found, period, causes) if found["changes"] else "<p>Nothing changed.</p>",
         "<h2>Causes</h2>",
@@ -251,13 +260,35 @@ def _table(changes: Sequence[Object]) -> str:
     rows = []
     for change in sorted(changes, key=lambda each: int(each["metadata"]["name"])):
         cells = (change["time"][11:19], change["metadata"]["name"], user_cell(change), _sentence(change))
-        code = f"<td><code>{_text(changed_cell(change))}</code></td>"
+        code = f"<td><code>{_text(changed_cell(change))}</code>{_difference(change)}</td>"
         rows.append("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in cells) + code + "</tr>")
     head = "".join(f'<th scope="col">{each}</th>' for each in ("Time (UTC)", "Revision", "User", "Change", "What"))
     return (
         f"<h2>Timeline</h2><details><summary>All {len(changes)} changes, in order</summary>"
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></details>"
     )
+
+
+def _difference(change: Object) -> str:
+    """Return an object before and after a change, line by line; "" without its contents."""
+    if "before" not in change and "after" not in change:
+        return ""
+    import difflib  # commands start without these
+
+    from kubechronicle.api.codecs import yaml
+
+    def lines_of(obj: Object | None) -> list[str]:
+        if obj is None:
+            return []
+        metadata = {name: value for name, value in obj.get("metadata", {}).items() if name != "managedFields"}
+        return yaml.encode({**obj, "metadata": metadata}).decode().splitlines()
+
+    before, after = lines_of(change.get("before")), lines_of(change.get("after"))
+    shown = []
+    for line in list(difflib.unified_diff(before, after, lineterm="", n=len(before) + len(after)))[3:]:
+        tag = {"+": "ins", "-": "del"}.get(line[0], "span")
+        shown.append(f"<{tag}>{escape(line)}</{tag}>\n")
+    return f"<details><summary>before and after</summary><pre>{''.join(shown)}</pre></details>" if shown else ""
 
 
 def _picture(found: Mapping[str, Any], period: Period, causes: Sequence[_Cause]) -> str:

@@ -1,12 +1,13 @@
-"""The command lines of a cluster's components, and the objects of its simulated nodes."""
+"""The command lines of a cluster's components."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import ssl
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from kubechronicle.ops import pki
+from kubechronicle.ops.server.simulation.simulated import STAGES
 
 # -- api ---------------------------------------------------------------------------------------------------------------
 #
@@ -62,9 +64,9 @@ USERS: Final = {
 }
 """The user and groups of each component."""
 
-STAGES: Final = Path(__file__).parent / "stages.yaml"
-"""The life of simulated nodes and pods. kwok has none by default."""
 OF_CLUSTER: Final = tuple(USERS)
+OURS: Final = (sys.executable, "-P", "-c", "import sys; from kubechronicle.ops.cli import main; sys.exit(main())")
+"""Runs `kubechronicle` with the arguments that follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,22 @@ class Component:
 
 
 def components(programs: Mapping[str, Path], kubeconfigs: Mapping[str, Path], pki: Path) -> list[Component]:
-    """Return the components beside the server. ``pki``: the folder with the server's authority and keys."""
-    return [
-        Component("kube-controller-manager", _controller_manager(programs, kubeconfigs, pki)),
-        Component("kube-scheduler", _scheduler(programs, kubeconfigs)),
-        Component("kwok", _kwok(programs, kubeconfigs)),
-    ]
+    """Return those components beside the server of which there is a program.
+
+    ``pki``: the folder with the server's authority and keys.
+    """
+    commands: dict[str, Callable[[], list[str]]] = {
+        "kube-controller-manager": lambda: _controller_manager(programs, kubeconfigs, pki),
+        "kube-scheduler": lambda: _scheduler(programs, kubeconfigs),
+        "kwok": lambda: _kwok(programs, kubeconfigs),
+    }
+    return [Component(name, command()) for name, command in commands.items() if name in programs]
+
+
+def page(kubeconfig: Path, port: int) -> Component:
+    """Return the web page, which prints its address. ``port``: 0 for a free one."""
+    flags = [f"--kubeconfig={kubeconfig}", f"--port={port}", "--no-browser"]
+    return Component("ui", [*OURS, "ui", *flags])
 
 
 def _controller_manager(programs: Mapping[str, Path], kubeconfigs: Mapping[str, Path], pki: Path) -> list[str]:
@@ -107,18 +119,3 @@ def _kwok(programs: Mapping[str, Path], kubeconfigs: Mapping[str, Path]) -> list
         f"--cidr={CLUSTER_CIDR}", "--node-ip=127.0.0.1", "--node-lease-duration-seconds=40",
         f"--config={STAGES}",
     ]  # fmt: skip
-
-
-def node(number: int) -> dict[str, Any]:
-    """Return a simulated node: 8 CPUs, 32 GiB, 110 pods. kwok makes it and its pods ready."""
-    name = f"node-{number}"
-    resources = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
-    labels = {
-        "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "type": "kwok",
-    }  # fmt: skip
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
-        "status": {"capacity": resources, "allocatable": resources},
-    }

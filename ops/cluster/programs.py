@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -43,13 +43,15 @@ def cache() -> Path:
     return Path(base) / "kubechronicle" / "programs"
 
 
-def find_or_build(given: Path | None, builds: Builds) -> dict[str, Path]:
-    """Return the path of each program. Raise OperatorError with one line if one cannot be had, or Stopped.
+def find(given: Path | None, names: Collection[str]) -> dict[str, Path]:
+    """Return the paths of those programs that are there. ``given``: a folder to look in first."""
+    return {name: path for name in names if (path := _find(name, given)) is not None}
 
-    ``given``: a folder to look in first.
-    """
-    found = {name: path for name in PACKAGES if (path := _find(name, given)) is not None}
-    missing = [name for name in PACKAGES if name not in found]
+
+def find_or_build(given: Path | None, builds: Builds, names: Collection[str]) -> dict[str, Path]:
+    """Return the path of each program. Raise OperatorError with one line if one cannot be had, or Stopped."""
+    found = find(given, names)
+    missing = [name for name in names if name not in found]
     if not missing:
         return found
     folder = cache()

@@ -3,9 +3,11 @@
     kubechronicle up                 three simulated nodes, data in ./cluster
     kubechronicle up --nodes 10 --programs ~/bin
 
-It runs `kubechronicle serve`, kube-controller-manager, kube-scheduler and kwok as processes of its own. Nodes and the
-containers of pods are simulated by kwok: a pod becomes Running, and nothing runs in it. Each component logs to
-DIR/logs. If one ends, the others are stopped, and its last line of log is shown.
+It runs `kubechronicle serve` as a process of its own, which simulates nodes, binds pods, and lets them become Running;
+nothing runs in them. Only kube-controller-manager turns a Deployment into pods. If that is not there, it is built while
+the cluster runs, and started then. kube-scheduler takes part if it is there, and kwok if it is chosen.
+
+Each component logs to DIR/logs. If one ends, the others are stopped, and its last line of log is shown.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from __future__ import annotations
 import argparse
 import http.client
 import ipaddress
+import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import webbrowser
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,10 +29,11 @@ from typing import Any, Final
 import trio
 import yaml
 
+from kubechronicle.api.simulation.nodes import new_node
 from kubechronicle.ops import pki, terminal
 from kubechronicle.ops.cluster.builds import Builds, Say
-from kubechronicle.ops.cluster.components import USERS, Api, Component, components, node
-from kubechronicle.ops.cluster.programs import find_or_build
+from kubechronicle.ops.cluster.components import OURS, USERS, Api, Component, components, page
+from kubechronicle.ops.cluster.programs import find, find_or_build
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.listening.addresses import try_port
 
@@ -39,6 +44,11 @@ STOP_TIMEOUT: Final = 40.0
 PAUSE: Final = 0.25
 LOOPBACK: Final = ipaddress.ip_address("127.0.0.1")
 MOST_NODES: Final = 1000
+MANAGER, SCHEDULER, KWOK = "kube-controller-manager", "kube-scheduler", "kwok"
+WITHOUT_MANAGER: Final = "Deployments, StatefulSets, DaemonSets and Jobs get no pods"
+DEPLOYMENT: Final = "create deployment web --image nginx --replicas 3"
+POD: Final = "run web --image nginx"
+_URL: Final = re.compile(r"^http://\S+$", re.MULTILINE)
 _READY: Final = re.compile(rb"kubechronicle is ready at (\S+?);")
 
 
@@ -53,37 +63,84 @@ async def run(arguments: argparse.Namespace) -> None:
         out.flush()
 
     given, folder = _folders(arguments)
-    try_port(LOOPBACK, arguments.secure_port)  # before the builds, which may take long
+    try_port(LOOPBACK, arguments.secure_port)  # before anything that takes long
+    if not arguments.no_ui:
+        try_port(LOOPBACK, arguments.ui_port, flag="--ui-port")
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            cluster = SimulatedCluster(folder, nursery)
             nursery.start_soon(_stop_at_signal, signals, nursery.cancel_scope)
-            programs = await _programs(given, say)
-            await cluster.start_server(arguments.secure_port, _flags_of_server(arguments))
-            say("the API server is ready")
-            kubeconfigs = cluster.write_kubeconfigs()
-            for component in components(programs, kubeconfigs, pki.Pki(folder).directory):
-                await cluster.start(component)
-            await cluster.make_nodes(arguments.nodes)
-            say(f"{arguments.nodes} simulated nodes are ready; stop the cluster with Ctrl-C, and try:")
-            say(f"  export KUBECONFIG={pki.Pki(folder).kubeconfig_file}")
-            say("  kubectl create deployment web --image nginx --replicas 3")
-            say("  kubectl get pods --watch")
-            say("  kubechronicle ui")
+            await _start(arguments, SimulatedCluster(folder, nursery), given, say)
 
 
-async def _programs(given: Path | None, say: Say) -> dict[str, Path]:
+async def _start(arguments: argparse.Namespace, cluster: SimulatedCluster, given: Path | None, say: Say) -> None:
+    """Start the parts that are there or were chosen, then build and start the missing one."""
+    chosen = [SCHEDULER] * arguments.kube_scheduler + [KWOK] * arguments.kwok
+    programs = await trio.to_thread.run_sync(find, given, [MANAGER, SCHEDULER, *chosen])
+    if any(name not in programs for name in chosen):
+        if arguments.no_build:
+            missing = next(name for name in chosen if name not in programs)
+            raise OperatorError(f"--{missing}: there is no such program; put it on PATH or into --programs")
+        programs |= await _build(given, chosen, say)
+    await cluster.start_server(arguments.secure_port, _flags_of_server(arguments, programs))
+    say("the API server is ready")
+    for component in cluster.components(programs):
+        await cluster.start(component)
+    if arguments.kwok:
+        await cluster.make_nodes(arguments.nodes)
+    await cluster.wait_for_nodes(arguments.nodes)
+    managed = MANAGER in programs
+    say(f"{arguments.nodes} simulated nodes are ready; stop the cluster with Ctrl-C, and try:")
+    say(f"  export KUBECONFIG={cluster.kubeconfig}")
+    say(f"  kubectl {DEPLOYMENT if managed else POD}")
+    say("  kubectl get pods --watch")
+    if not arguments.no_ui:
+        url = await cluster.start_page(arguments.ui_port)
+        say(f"the page that tells the history: {url}")
+        if not arguments.no_open and _has_display():
+            await trio.to_thread.run_sync(webbrowser.open, url)
+    if managed:
+        return
+    if arguments.no_build:
+        say(f"there is no {MANAGER}: {WITHOUT_MANAGER}. Put it on PATH or into --programs, or leave out --no-build")
+        return
+    say(f"{MANAGER} is being built, while everything else runs. Until then, {WITHOUT_MANAGER}")
+    try:
+        programs = await _build(given, [MANAGER], say)
+    except OperatorError as error:
+        say(f"{error}; the cluster runs on without it")
+        return
+    for component in cluster.components(programs):
+        await cluster.start(component)
+    say(f"{MANAGER} runs; try: kubectl {DEPLOYMENT}")
+
+
+async def _build(given: Path | None, names: Sequence[str], say: Say) -> dict[str, Path]:
     """Find or build the programs. A cancellation ends the builds. OperatorError."""
     builds = Builds(say)
     try:
-        return await trio.to_thread.run_sync(find_or_build, given, builds, abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(find_or_build, given, builds, names, abandon_on_cancel=True)
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(builds.stop)
 
 
-def _flags_of_server(arguments: argparse.Namespace) -> list[str]:
-    return ["--enable-ui", *([f"--database-url={arguments.database_url}"] if arguments.database_url else [])]
+def _flags_of_server(arguments: argparse.Namespace, programs: Mapping[str, Path]) -> list[str]:
+    flags = [] if arguments.no_ui else ["--enable-ui"]
+    if arguments.database_url:
+        flags.append(f"--database-url={arguments.database_url}")
+    if MANAGER in programs:
+        flags.append("--controllers=")  # it has these loops, too
+    if not arguments.kwok:
+        flags += [
+            f"--simulated-nodes={arguments.nodes}",
+            f"--simulated-scheduler={str(SCHEDULER not in programs).lower()}",
+        ]
+    return flags
+
+
+def _has_display() -> bool:
+    """Tell whether a browser can be opened."""
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def _folders(arguments: argparse.Namespace) -> tuple[Path | None, Path]:
@@ -113,8 +170,7 @@ class SimulatedCluster:
     async def start_server(self, port: int, flags: Sequence[str]) -> None:
         """Start `kubechronicle serve`, and return when it is ready. ``flags``: further ones."""
         command = [
-            sys.executable, "-c", "import sys; from kubechronicle.ops.cli import main; sys.exit(main())", "serve",
-            "--data-dir", str(self._folder), "--secure-port", str(port), "--controllers", "",
+            *OURS, "serve", "--data-dir", str(self._folder), "--secure-port", str(port),
             "--bind-address", str(LOOPBACK), "--service-cluster-ip-range", "10.96.0.0/16", *flags,
         ]  # fmt: skip
         output = self._log("kube-apiserver")
@@ -123,8 +179,13 @@ class SimulatedCluster:
         await self._until(lambda: trio.to_thread.run_sync(_is_ready, output), "the API server")
         self._api = Api(pki.Pki(self._folder).kubeconfig_file)
 
-    def write_kubeconfigs(self) -> dict[str, Path]:
-        """Write a kubeconfig for each component."""
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return pki.Pki(self._folder).kubeconfig_file
+
+    def components(self, programs: Mapping[str, Path]) -> list[Component]:
+        """Return the components of these programs, each with a kubeconfig of its own."""
         own, written = pki.Pki(self._folder), {}
         authority = own.authority()
         ca, server = own.ca_file.read_bytes(), _server_of(own.kubeconfig_file)
@@ -133,7 +194,20 @@ class SimulatedCluster:
             text = pki.kubeconfig(server=server, ca=ca, user=user, pair=pair)
             written[name] = self._folder / f"{name}.kubeconfig"
             pki.write_whole(written[name], text.encode(), mode=0o600)
-        return written
+        return components(programs, written, own.directory)
+
+    async def start_page(self, port: int) -> str:
+        """Start the web page, and return its address."""
+        output, found = self._log("ui"), list[str]()
+        output.write_bytes(b"")
+        await self.start(page(self.kubeconfig, port))
+
+        async def printed() -> bool:
+            found.extend(_URL.findall(output.read_text(errors="replace")))
+            return bool(found)
+
+        await self._until(printed, "the web page")
+        return found[0]
 
     async def start(self, component: Component) -> None:
         """Start a component, which is stopped with the cluster. Its end stops the cluster."""
@@ -160,13 +234,16 @@ class SimulatedCluster:
         return self._folder / "logs" / f"{name}.log"
 
     async def make_nodes(self, count: int) -> None:
-        """Make the nodes that are missing, and return when all are ready."""
+        """Make the nodes that are missing."""
         for number in range(count):
             await self._until(partial(self._has_node, number), f"node-{number}")
+
+    async def wait_for_nodes(self, count: int) -> None:
+        """Return when so many nodes are ready."""
         await self._until(lambda: self._are_ready(count), "the nodes")
 
     async def _has_node(self, number: int) -> bool:
-        status, _ = await self._ask("POST", "/api/v1/nodes", node(number))
+        status, _ = await self._ask("POST", "/api/v1/nodes", new_node(number))
         return status in (201, 409)
 
     async def _are_ready(self, count: int) -> bool:

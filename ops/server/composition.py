@@ -69,6 +69,7 @@ from kubechronicle.ops.server.outside.services import judge_of, service_addresse
 from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts
 from kubechronicle.ops.server.own_objects import OwnObjects, is_own_lease, own_objects
 from kubechronicle.ops.server.plan import Plan
+from kubechronicle.ops.server.simulation.simulated import simulation_loops
 
 if TYPE_CHECKING:
     from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators
@@ -328,7 +329,7 @@ def _led_loops(plan: Plan, store: Store, current: CurrentRegistry, foreign: Remo
         plan.controllers, store, root_ca=plan.root_ca, sign=sign, event_ttl=plan.event_ttl, foreign=foreign
     )
     own = [*definition_loops(store, current), *gated_loops(store, plan.features, socket.gethostname())]
-    return led(plan.leading, [*own, *controllers])
+    return led(plan.leading, [*own, *controllers, *simulation_loops(plan.simulation, store)])
 
 
 def _register_metrics(assembly: Assembly, parts: _Parts, more: Iterable[Collector]) -> None:

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.api.configuration.admission import PluginConfigurations
@@ -43,10 +44,14 @@ from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.outside.egress import egress_selections
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.retention import retention_policies
+from kubechronicle.ops.server.simulation.simulated import simulation_of
 from kubechronicle.ops.server.witnessing import witness_urls
 from kubechronicle.ops.settings.feature_gates import feature_gates, warn_of_gates
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.shared_keys import FLAG, encryption_key
+
+if TYPE_CHECKING:
+    from kubechronicle.actors.loops.simulation.simulated_nodes import Simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,7 @@ class Inputs:
     witnesses: tuple[str, ...]
     accesses: ReadsPlan | None
     overrides: tuple[Override, ...]
+    simulation: Simulation | None
 
 
 def check_inputs(settings: Settings, addresses: ListenAddresses) -> Inputs:
@@ -97,6 +103,7 @@ def check_inputs(settings: Settings, addresses: ListenAddresses) -> Inputs:
     authorization = authorization_plan(settings)
     admission_plugins = chosen_plugins(settings, authorization)
     admission = plugin_configurations(settings, admission_plugins)
+    registry = _registry(settings, features)
     return Inputs(
         authorization=authorization,
         controllers=_controllers(settings),
@@ -111,7 +118,8 @@ def check_inputs(settings: Settings, addresses: ListenAddresses) -> Inputs:
         encryption=encryption_plan(settings),
         reads=reads_plan(settings),
         features=features,
-        registry=_registry(settings, features),
+        registry=registry,
+        simulation=simulation_of(settings, registry),
         retention=retention_policies(settings),
         witnesses=witness_urls(settings),
         accesses=record_plan(settings),

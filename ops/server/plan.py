@@ -37,6 +37,7 @@ from kubechronicle.ops.server.databases.overrides import Override
 from kubechronicle.ops.server.encryption.chains import EncryptionPlan
 
 if TYPE_CHECKING:
+    from kubechronicle.actors.loops.simulation.simulated_nodes import Simulation
     from kubechronicle.api.configuration.admission_manifests import Manifests
     from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
     from kubechronicle.http.outgoing.image_reviews import ImageWebhook
@@ -120,6 +121,8 @@ class Plan:
     """The node port of a new Service `kubernetes`; 0: none."""
     features: FeatureGates = field(default_factory=FeatureGates)
     allow_privileged: bool = True
+    simulation: Simulation | None = None
+    """The nodes and pods that are simulated; None: none are."""
     event_ttl: int = 3600
     """Seconds that an Event is kept; 0: for ever."""
     drain_grace: float = 10.0

@@ -201,6 +201,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         bootstrap_tokens=settings.enable_bootstrap_token_auth,
         authorization=inputs.authorization,
         controllers=inputs.controllers,
+        simulation=inputs.simulation,
         root_ca=(settings.root_ca_file or settings.tls_cert_file or pki.ca_file).read_bytes(),
         admission_plugins=inputs.admission_plugins,
         admission=inputs.admission,

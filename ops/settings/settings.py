@@ -122,6 +122,9 @@ class Settings:
     audit_webhook_truncate_max_event_size: types.Count
     audit_reads_policy_file: types.ReadableFile | None
     audit_reads_retention: types.Count
+    simulated_nodes: types.Count | None
+    simulated_scheduler: bool
+    simulation_stages: types.ReadableFile | None
     kubelet_preferred_address_types: tuple[types.Name, ...]
     kubelet_port: types.Port
     kubelet_timeout: types.Seconds

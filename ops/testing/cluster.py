@@ -186,9 +186,18 @@ class Cluster:
         return KopfRunner(["run", *scope, *map(str, arguments)])
 
 
+def is_ready(obj: Object) -> bool:
+    """Tell whether an object has the condition Ready: a pod, a node, and custom objects that follow the convention."""
+    return _has_condition(obj, "Ready")
+
+
 def _is_established(definition: Object) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or []
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    return _has_condition(definition, "Established")
+
+
+def _has_condition(obj: Object, kind: str) -> bool:
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    return any(each["type"] == kind and each["status"] == "True" for each in conditions)
 
 
 def _text(wanted: Any) -> str:

@@ -46,7 +46,12 @@ class History:
     """The changes since the test began. ``since``: returns the revision at which it did."""
 
     def __init__(self, client: Client, since: int) -> None:
-        self._client, self._since = client, since
+        self.client, self._since = client, since
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The field selector of these changes."""
+        return {"revision.from": str(self._since + 1)}
 
     def of(self, obj: Any, namespace: str = "default") -> list[Change]:
         """Return the changes of an object, oldest first: of "deployment/web", a manifest or a client's object."""
@@ -66,13 +71,13 @@ class History:
 
     def _subject(self, wanted: Named) -> Subject:
         try:
-            return wanted.subject(Kinds.discover(self._client))
+            return wanted.subject(Kinds.discover(self.client))
         except OperatorError:  # a definition may be deleted
-            return wanted.subject(past_kinds(self._client))
+            return wanted.subject(past_kinds(self.client))
 
     def _read(self, query: RevisionQuery) -> list[Change]:
-        query = query.replaced(fields={"revision.from": str(self._since + 1)})
-        return [_change(each) for each in read_revisions(self._client, query)]
+        query = query.replaced(fields=self.fields)
+        return [_change(each) for each in read_revisions(self.client, query)]
 
 
 def _change(revision: Mapping[str, Any]) -> Change:

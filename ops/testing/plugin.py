@@ -6,6 +6,7 @@ Every run of pytest imports it, so it imports next to nothing.
     kubernetes_server      the server of the session; each process of pytest-xdist has its own
     kubernetes_manifests   override it: definitions and other objects that every test finds
     kubernetes_flags       override it: further flags of `kubechronicle serve`
+    kubernetes_nodes       override it: the number of simulated nodes, on which pods run
 """
 
 from __future__ import annotations
@@ -45,16 +46,26 @@ def kubernetes_flags() -> Sequence[str]:
 
 
 @pytest.fixture(scope="session")
+def kubernetes_nodes() -> int | None:
+    """Return the number of simulated nodes. None: nothing is simulated, so pods stay Pending."""
+    return None
+
+
+@pytest.fixture(scope="session")
 def kubernetes_server(
-    kubernetes_manifests: Sequence[str | Path], kubernetes_flags: Sequence[str]
+    kubernetes_manifests: Sequence[str | Path], kubernetes_flags: Sequence[str], kubernetes_nodes: int | None
 ) -> Iterator[TestServer]:
     """Yield the server of the session."""
-    from kubechronicle.ops.testing.cluster import Cluster
+    from kubechronicle.ops.testing.cluster import Cluster, is_ready
     from kubechronicle.ops.testing.server import TestServer
 
-    server = TestServer(kubernetes_flags)
+    simulated = [] if kubernetes_nodes is None else [f"--simulated-nodes={kubernetes_nodes}"]
+    server = TestServer([*simulated, *kubernetes_flags])
     try:
-        Cluster(server).apply(*kubernetes_manifests)
+        cluster = Cluster(server)
+        for number in range(kubernetes_nodes or 0):
+            cluster.wait_for(f"node/node-{number}", is_ready)
+        cluster.apply(*kubernetes_manifests)
         server.keep()
         yield server
     finally:

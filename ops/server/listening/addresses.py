@@ -41,8 +41,8 @@ def find_addresses(settings: Settings) -> ListenAddresses:
     return ListenAddresses(host=host, port=port, advertised=advertised, url=f"https://{bracketed(local)}:{port}")
 
 
-def try_port(bound: IPAddress, port: int) -> int:
-    """Return the port, or a free one for 0. Raise OperatorError if it cannot be bound."""
+def try_port(bound: IPAddress, port: int, *, flag: str = "--secure-port") -> int:
+    """Return the port, or a free one for 0. Raise OperatorError if it cannot be bound. ``flag``: that of the port."""
     with ExitStack() as opened:
         family = socket.AF_INET6 if bound.version == 6 else socket.AF_INET
         try:
@@ -52,17 +52,17 @@ def try_port(bound: IPAddress, port: int) -> int:
             probe.listen(1)  # two sockets may bind with SO_REUSEADDR, but only one may listen
             return int(probe.getsockname()[1])
         except OSError as error:
-            raise OperatorError(_port_problem(error, bound, port)) from None
+            raise OperatorError(_port_problem(error, bound, port, flag)) from None
 
 
-def _port_problem(error: OSError, bound: IPAddress, port: int) -> str:
+def _port_problem(error: OSError, bound: IPAddress, port: int, flag: str) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {bound} is in use; stop the program that uses it or choose another --secure-port"
+        return f"port {port} of {bound} is in use; stop the program that uses it or choose another {flag}"
     if error.errno == errno.EACCES:
-        return f"port {port} needs privileges; choose a --secure-port of 1024 or more"
+        return f"port {port} needs privileges; choose a {flag} of 1024 or more"
     if error.errno == errno.EADDRNOTAVAIL:
         return f"--bind-address: {bound} is not an address of this machine"
-    return f"cannot listen on {bound} port {port}: {error.strerror}; choose another --bind-address or --secure-port"
+    return f"cannot listen on {bound} port {port}: {error.strerror}; choose another --bind-address or {flag}"
 
 
 def _advertised(bound: IPAddress) -> IPAddress:

@@ -4,6 +4,21 @@ from kubechronicle.ops.settings.flags.flag import Flag
 
 FLAGS = (
     Flag(
+        name="simulated-nodes", placeholder="N", default="",
+        help="For tests: simulate this many nodes, and all pods on them (docs/testing.md). 0 makes no nodes, but leads "
+        "each Node with the annotation kwok.x-k8s.io/node: fake. Without the flag, nothing is simulated.",
+    ),
+    Flag(
+        name="simulated-scheduler", placeholder="true|false", default="true", switch=True,
+        help="With --simulated-nodes: bind pods to nodes by nodeSelector, node affinity, taints, resources and host "
+        "ports. false: a kube-scheduler does it.",
+    ),
+    Flag(
+        name="simulation-stages", placeholder="FILE", default="",
+        help="With --simulated-nodes: a YAML file with further Stages (kwok.x-k8s.io/v1alpha1). One with the name of a "
+        "built-in Stage replaces it.",
+    ),
+    Flag(
         name="kubelet-preferred-address-types", placeholder="LIST", repeatable=True,
         default="Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP",
         help="The types of a node's addresses in the order of preference, for connections to its kubelet: logs, exec, "

@@ -31,14 +31,24 @@ def template(name: str) -> dict[str, Any]:
     return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
 
 
-def test_a_deployment_runs_and_a_job_completes(tmp_path: Path) -> None:
-    if not all((programs.cache() / name).is_file() for name in programs.PACKAGES):
+@pytest.mark.parametrize(
+    ("chosen", "needed"),
+    [
+        ((), ("kube-controller-manager",)),
+        (("--kube-scheduler", "--kwok"), ("kube-controller-manager", "kube-scheduler", "kwok")),
+    ],
+    ids=["simulated by the server", "real scheduler and kwok"],
+)
+def test_a_deployment_runs_and_a_job_completes(
+    tmp_path: Path, chosen: tuple[str, ...], needed: tuple[str, ...]
+) -> None:
+    if not all((programs.cache() / name).is_file() for name in needed):
         pytest.skip("the programs have not been built; `kubechronicle up` does that")
     for folder in (tmp_path, *tmp_path.parents):
         if str(folder).startswith("/tmp/pytest") and folder.owner() == tmp_path.owner():
             folder.chmod(0o755)  # for the user of the embedded Postgres
     home = tmp_path / "cluster"
-    command = [*ServerProcess.command(), "up", "--data-dir", str(home), "--secure-port", "0", "--nodes", "2"]
+    command = [*ServerProcess.command(), "up", "--data-dir", str(home), "--secure-port", "0", "--nodes", "2", *chosen]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -177,8 +177,40 @@ def test_it(kubernetes):
     assert re.search(r"\d+ patch configmaps/color by jane: <created>", output), output
     page = (tmp_path / "incidents" / "test_it.py-test_it.html").read_text()
     assert "configmaps/color" in page
+    assert "AssertionError" in page
+    assert "<h2>Causes</h2>" in page
+    assert "<ins>+  color: &#x27;&lt;red&gt;&#x27;</ins>" in page or "<ins>+  color: &lt;red&gt;</ins>" in page
     assert "&lt;red&gt;" in page
     assert "<red>" not in page
+
+
+def test_pods_run_on_simulated_nodes(project: Project) -> None:
+    project.passes("""
+import pytest
+from kubechronicle.ops.testing.cluster import is_ready
+
+@pytest.fixture(scope="session")
+def kubernetes_nodes():
+    return 2
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+       "spec": {"containers": [{"name": "c", "image": "example.com/image"}]}}
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_pods(kubernetes, time):
+    assert all(is_ready(each) for each in kubernetes.objects("nodes"))
+    assert kubernetes.get("pod/web") is None
+    kubernetes.apply(POD)
+    running = kubernetes.wait_for("pod/web", is_ready)
+    assert running["status"]["podIP"].startswith("10.244.")
+    kubernetes.delete("pod/web")
+    kubernetes.wait_gone("pod/web")
+
+def test_a_node_can_be_lost(kubernetes):
+    kubernetes.delete("node/node-1")
+    kubernetes.apply(POD)
+    assert kubernetes.wait_for("pod/web", is_ready)["spec"]["nodeName"] == "node-0"
+""")
 
 
 def test_a_server_that_does_not_start_says_why(project: Project) -> None:
