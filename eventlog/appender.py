@@ -293,6 +293,9 @@ class Appender:
                     for pending in self._under_way:
                         pending.finish(OutcomeUnknownForNow("the database went back after the change was committed"))
                 else:
+                    for place, error in (result.failed or {}).items():
+                        assert isinstance(error, LogError)
+                        self._under_way[place].finish(error)
                     _report(self._under_way, result)
                 return
             if isinstance(result, ChangesRefused):  # one attempt more would have the same answer

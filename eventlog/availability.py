@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -51,6 +52,7 @@ class Availability:
         self.refused_for: LogError | None = None
         self.suspected = False  # an append has failed since the last one that succeeded
         self.resource = ""  # of the change that was refused
+        self.changed: Callable[[], None] = lambda: None  # called when reads or changes begin or cease to fail
         self._since = 0.0
         self._told = False
         self._refused_since = 0.0
@@ -71,10 +73,12 @@ class Availability:
             if self._told:
                 logger.error("%s %s: %s", self._named, "blocked" if isinstance(error, Blocked) else "lost", error)
         self.last_error = error
+        self.changed()
 
     def succeeded(self) -> None:
         if self.last_error is not None:
             self.last_error = None
+            self.changed()
             if self._told:
                 logger.warning("%s back after %.1f s", self._named, trio.current_time() - self._since)
 
@@ -115,6 +119,7 @@ class Availability:
         elif self.refused_for.sqlstate != error.sqlstate or isinstance(error, Blocked) is not self._is_blocked:
             self._refusal_told = False
         self.refused_for = error
+        self.changed()
         if not self._refusal_told and not self.problem():
             self._refusal_told = self._begin_told = True
             verb = "blocks" if self._is_blocked else "refuses"
@@ -125,6 +130,7 @@ class Availability:
         if self.refused_for is not None:
             self.refused_for, self._refusal_told = None, False
             self._troubled = trio.Event()
+            self.changed()
             if self._begin_told:
                 seconds = trio.current_time() - self._refused_since
                 logger.warning("%s takes changes again after %.1f s", self._named, seconds)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
@@ -82,7 +83,15 @@ logger = logging.getLogger(__name__)
 class SoleAppender:
     """See the head of this file. ``run`` must be running for the claim to be made."""
 
-    def __init__(self, log: RevisionLog, tail: Tail, postmaster_epoch: PostmasterEpoch) -> None:
+    def __init__(
+        self,
+        log: RevisionLog,
+        tail: Tail,
+        postmaster_epoch: PostmasterEpoch,
+        publish: Callable[[bool], None] = lambda in_use: None,
+    ) -> None:
+        """``publish``: called when the claim is used from now on, and before it may be released."""
+        self._publish = publish
         self._log = log
         self._tail = tail
         self._postmaster_epoch = postmaster_epoch
@@ -112,6 +121,7 @@ class SoleAppender:
 
     async def _claim(self) -> None:
         self._connected = None  # stop using the claim before it may be released for shared appends
+        self._publish(False)
         epoch = self._postmaster_epoch.number
         claim = await self._log.claim()
         if claim is None:
@@ -119,9 +129,19 @@ class SoleAppender:
         self._tail.learn(claim.head)
         await self._tail.reach(claim.head.revision)
         self._claimed_in_epoch, self._connected = epoch, claim.connected
+        if self.required_revision() is not None:
+            self._publish(True)
 
 
 QUERY = "the query for the newest revision"
+
+
+class Sole(Protocol):
+    """A claim to append alone: of this process (SoleAppender), or of the one that appends for it (sharing/)."""
+
+    def required_revision(self) -> int | None: ...
+
+    async def run(self) -> None: ...
 
 
 class _Round:
@@ -137,7 +157,7 @@ class _Round:
 class ConsistentRead:
     """See the head of this file."""
 
-    def __init__(self, log: RevisionLog, tail: Tail, sole: SoleAppender | None = None) -> None:
+    def __init__(self, log: RevisionLog, tail: Tail, sole: Sole | None = None) -> None:
         self._log = log
         self._tail = tail
         self._sole = sole

@@ -113,6 +113,14 @@ class PostgresLog(StandbyReads, MaintainedLog):
         """False behind a pooler in transaction mode, or while the listener has no connection; then it polls faster."""
         return self._listener.works
 
+    def branch_changed(self, branch: str) -> None:
+        """Note that another server changed a branch, as a notification does."""
+        self._listener.branch_changed(branch)
+
+    def pass_branches_on(self, notify: Callable[[str], None]) -> None:
+        """Call ``notify`` with each branch that another server changed."""
+        self._listener.on_branch = notify
+
     async def run_trials(self) -> None:
         """Find out when the database takes changes again, as long as it refuses every change."""
         await self._trials.run()
@@ -282,6 +290,16 @@ class PostgresLog(StandbyReads, MaintainedLog):
             except LogError:
                 return
 
+    async def watch_claim(self) -> Callable[[], bool] | None:
+        """Return a check that the postmaster still runs under which a server claims to append alone; None: none does.
+
+        For the processes of that server which append through another one. LogUnavailable.
+        """
+        async with self._append_lock:
+            session = await self._append_session()
+            claimed = (await session.fetch(sql.CLAIMED))[0][0]
+        return session.connected if claimed else None
+
     async def check_may_append(self) -> None:
         """SetupError: the server that runs this database holds the claim to append alone."""
         if (await self._pool.fetch(sql.CLAIMED))[0][0]:
@@ -310,6 +328,7 @@ async def open_postgres_log(
     standby_url: str = "",
     failures: TaskFailures | None = None,
     name: str = "",
+    listen: bool = True,
 ) -> AsyncIterator[PostgresLog]:
     """Open the log in the migrated database at ``url``.
 
@@ -317,6 +336,7 @@ async def open_postgres_log(
     ``direct_url``: the database's own address, if ``url`` leads through a pooler in transaction mode.
     ``standby_url``: the address of a hot standby, for searches and lists of the past.
     ``failures``, ``name``: the account of failed tasks, and the name of this log in it; "": the main one.
+    ``listen``: False if another process tells this one what is new (sharing/).
     SetupError: a mistake of the operator. LogUnavailable: the database does not answer now.
     """
 
@@ -357,20 +377,22 @@ async def open_postgres_log(
         await connection.check_pooler(url)
     standby = await Standby.of(connect_to_standby, log_id) if standby_url else None
     log = PostgresLog(connect, connect_unbounded, connect_unbounded if direct_url else None, standby, log_id=log_id)
-    async with _running(log, failures if failures is not None else TaskFailures(), f" of {name}" if name else ""):
+    account = failures if failures is not None else TaskFailures()
+    async with _running(log, account, f" of {name}" if name else "", listen=listen):
         yield log
 
 
 @asynccontextmanager
-async def _running(log: PostgresLog, account: TaskFailures, of: str) -> AsyncIterator[None]:
+async def _running(log: PostgresLog, account: TaskFailures, of: str, *, listen: bool) -> AsyncIterator[None]:
     """Run the tasks of a log, and close it at the end. ``of``: the end of their names."""
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:
-                up = trio.Event()
-                nursery.start_soon(partial(keep_running, f"log-listener{of}", log.run_listener, account, up=up))
                 nursery.start_soon(keep_running, f"log-trials{of}", plain(log.run_trials), account)
-                await up.wait()
+                if listen:
+                    up = trio.Event()
+                    nursery.start_soon(partial(keep_running, f"log-listener{of}", log.run_listener, account, up=up))
+                    await up.wait()
                 try:
                     yield
                 finally:

@@ -166,13 +166,15 @@ class Rejected:
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
     """One outcome per transaction of the batch, in order: its Records, or the reason for the rejection.
 
-    ``first``: the first revision of the batch (head + 1 if it has none).
+    ``failed``: the errors of single transactions by place, in a log that processes share; these have no Records.
+    ``first``: the first revision of the batch. Head + 1: it has none, or others are among them.
     ``head``: the newest revision after the batch.
     """
 
     outcomes: tuple[tuple[Record, ...] | Rejected, ...]
     first: int
     head: int
+    failed: Mapping[int, Exception] | None = None
 
 
 class Moment(NamedTuple):

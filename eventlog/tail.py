@@ -103,8 +103,8 @@ class Tail:
         if self._loaded and result.first <= self.views.applied + 1:
             committed = (outcome for outcome in result.outcomes if isinstance(outcome, tuple))
             self._apply(list(chain.from_iterable(committed)))
-            self.views.dispatcher.deliver()  # before the answers: a client's watches show its write first
         await self.reach(result.head)
+        self.views.dispatcher.deliver()  # before the answers: a client's watches show its write first
 
     async def reach(self, revision: int) -> None:
         """Return when the views hold everything up to the revision, which must be committed."""

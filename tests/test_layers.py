@@ -82,7 +82,7 @@ STAIRCASES = {
     ),
     "eventlog": (
         "queries", "encryption", "postgres", "integrity", "retention", "erasure", "transfer", "watching", "views",
-        "branches", "memory",
+        "sharing", "branches", "memory",
     ),
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions",
                "branches"),

@@ -232,7 +232,7 @@ def _with_plain_bodies(result: BatchResult, batch: Batch) -> BatchResult:
         _plain_records(outcome, transaction.changes) if isinstance(outcome, tuple) else outcome
         for outcome, transaction in zip(result.outcomes, batch.transactions, strict=True)
     )
-    return BatchResult(outcomes=outcomes, first=result.first, head=result.head)
+    return replace(result, outcomes=outcomes)
 
 
 def _plain_records(records: tuple[Record, ...], changes: tuple[Change, ...]) -> tuple[Record, ...]:

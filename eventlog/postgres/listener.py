@@ -55,6 +55,7 @@ class Listener:
         self._flooded = trio.Event()
         self._probes: dict[str, trio.Event] = {}
         self._branches: dict[str, trio.Event] = {}
+        self.on_branch: Callable[[str], None] = self.branch_changed
         self._warned = False
         self._own_pid = 0
         self.works = False
@@ -74,6 +75,11 @@ class Listener:
     async def wait_branch(self, branch: str) -> None:
         """Return at the next notification about a branch."""
         await self._branches.setdefault(branch, trio.Event()).wait()
+
+    def branch_changed(self, branch: str) -> None:
+        """Let ``wait_branch`` return."""
+        if (waiting := self._branches.pop(branch, None)) is not None:
+            waiting.set()
 
     async def _pace(self) -> None:
         now = trio.current_time()
@@ -216,8 +222,7 @@ class Listener:
         elif payload == LOOK_AT_CLAIM:
             self._claim_in_doubt.set()
         elif payload.startswith(BRANCH):
-            if (waiting := self._branches.pop(payload.removeprefix(BRANCH), None)) is not None:
-                waiting.set()
+            self.on_branch(payload.removeprefix(BRANCH))
         elif sender != self._own_pid and not payload.startswith("proof"):
             self.notifications += 1
             self._notified.set()

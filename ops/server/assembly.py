@@ -10,7 +10,7 @@ import trio
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import Supervisor
-from kubechronicle.eventlog.consistency import SoleAppender
+from kubechronicle.eventlog.consistency import Sole
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.app import HttpApplication
@@ -58,7 +58,7 @@ class Assembly:
         return self.storage.actors
 
     @property
-    def sole(self) -> SoleAppender | None:
+    def sole(self) -> Sole | None:
         """Given if no other process appends to the main log."""
         return self.storage.main.sole
 

@@ -35,6 +35,7 @@ from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan
 from kubechronicle.ops.server.controllers import CONTROLLERS
 from kubechronicle.ops.server.databases.overrides import Override
 from kubechronicle.ops.server.encryption.chains import EncryptionPlan
+from kubechronicle.ops.server.worker_messages import LogEnd
 
 if TYPE_CHECKING:
     from kubechronicle.actors.loops.simulation.simulated_nodes import Simulation
@@ -137,6 +138,8 @@ class Plan:
     """The number of this worker, for its metrics."""
     workers: WorkerStates | None = None
     """The states of all workers, as their parent tells them. None: the process has no sibling workers."""
+    shared_logs: tuple[LogEnd, ...] = ()
+    """The ends of the logs that this worker shares with its siblings: of the main one, and of the overrides."""
     postmaster_epoch: PostmasterEpoch | None = None
     """Given if this process runs the database and alone appends to it (eventlog/consistency.py)."""
     forget: Callable[[int], object] | None = None

@@ -9,6 +9,8 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -30,6 +32,7 @@ from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.storage import ClockCollector, SizeCollector, StandbyCollector
 from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.databases.agreement import LayoutGuard, agree, open_databases
+from kubechronicle.ops.server.databases.log_hubs import shared_log
 from kubechronicle.ops.server.databases.overrides import Override
 from kubechronicle.ops.server.databases.units import OtherDatabase
 from kubechronicle.ops.server.encryption.encryption import Encryption
@@ -143,15 +146,24 @@ async def run_server(
         direct_url=plan.database_direct_url,
         standby_url=plan.history_database_url,
         failures=failures,
+        listen=not plan.shared_logs,
     )
+    opening_others = open_databases(plan.overrides, instance=instance, failures=failures, listen=not plan.shared_logs)
     async with (
         opening as revision_log,
-        open_databases(plan.overrides, instance=instance, failures=failures) as databases,
+        opening_others as databases,
         trio.open_nursery() as nursery,
+        AsyncExitStack() as sharing,
     ):
-        if plan.postmaster_epoch is None:
+        if plan.postmaster_epoch is None and not plan.shared_logs:
             await revision_log.check_may_append()
         layout, others = await agree(revision_log, databases)
+        main_end, *ends = plan.shared_logs or [None] * (1 + len(others))
+        stored = await sharing.enter_async_context(shared_log(revision_log, main_end))
+        others = [
+            replace(other, log=await sharing.enter_async_context(shared_log(database.log, end)))
+            for other, database, end in zip(others, databases, ends, strict=True)
+        ]
         for difference in await differences(plan.database_direct_url or database_url, plan.overrides):
             log.warning("--database-url-overrides: %s", difference)
         logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
@@ -170,7 +182,7 @@ async def run_server(
             return [*background, *_tasks(assembly, logs, plan), *tasks_of(witnesses, plan.leading)]
 
         await serve_log(
-            revision_log,
+            stored,
             plan,
             shutdown,
             report_ready,

@@ -73,6 +73,7 @@ async def work(message: StartMessage, parent: socket.socket) -> None:
             plan = make_plan(settings, inputs, pki, issuer)
             listen = replace(plan.listen, listeners=message.listeners, siblings=message.siblings)
             plan = replace(plan, listen=listen, leading=leading, worker=message.number, workers=states)
+            plan = replace(plan, shared_logs=message.logs)
             url = settings.database_url or socket_url(settings.data_dir / "postgres")
             serving, ready = (partial(parent.send, word + b"\n") for word in (SERVING, READY))
             await run_server(plan, url, shutdown, ready, report_serving=serving, failures=failures)

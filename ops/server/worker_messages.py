@@ -134,6 +134,14 @@ class Worker:
             self.ready.set()
 
 
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """A worker's end of a log: the inherited descriptors of its connection to the hub, and of the hub's page."""
+
+    connection: int
+    page: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartMessage:
     """Everything that a worker needs to start.
@@ -142,6 +150,7 @@ class StartMessage:
     ``number``: the worker's
     ``listeners``: inherited descriptors of the sockets that the worker accepts from
     ``siblings``: inherited descriptors of the other workers' sockets
+    ``logs``: the ends of the logs that the processes share: the main one, then those of the overrides
     """
 
     settings: Settings
@@ -149,6 +158,7 @@ class StartMessage:
     number: int
     listeners: tuple[int, ...]
     siblings: tuple[int, ...]
+    logs: tuple[LogEnd, ...] = ()
 
     def to_bytes(self) -> bytes:
         data = orjson.dumps(_converter().unstructure(self))

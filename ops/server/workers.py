@@ -28,6 +28,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -40,7 +41,16 @@ from kubechronicle.ops.errors import OperatorError, WorkerFailed, describe_statu
 from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, HANDOVER_PATIENCE
 from kubechronicle.ops.server.startup import prepared
-from kubechronicle.ops.server.worker_messages import INTERVAL, LEAD, RETIRE, Heart, StartMessage, Worker, WorkerStates
+from kubechronicle.ops.server.worker_messages import (
+    INTERVAL,
+    LEAD,
+    RETIRE,
+    Heart,
+    LogEnd,
+    StartMessage,
+    Worker,
+    WorkerStates,
+)
 from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -54,8 +64,12 @@ INTENSITY, PERIOD = 8, 60.0
 FIRST_BACKOFF, MAX_BACKOFF = 0.05, 30.0
 
 
-StartMessageMaker = Callable[[int, tuple[int, ...], tuple[int, ...]], bytes]
-"""Makes a worker's first message from its number, the descriptors of its sockets and those of its siblings'."""
+StartMessageMaker = Callable[[int, tuple[int, ...], tuple[int, ...], tuple[LogEnd, ...]], bytes]
+"""Makes a worker's first message from its number, the descriptors of its sockets and those of its siblings', and its
+ends of the logs."""
+
+Connect = Callable[[], list[tuple[socket.socket, int]]]
+"""Connects a worker to the logs (databases/log_hubs.py); returns its ends, and the descriptors of the pages."""
 
 
 @dataclass(slots=True)
@@ -80,7 +94,9 @@ class WorkerProcesses:
         command: Sequence[str] = COMMAND,
         intensity: int = INTENSITY,
         failures: TaskFailures | None = None,
+        connect: Connect = list,
     ) -> None:
+        self._connect = connect
         self._failures = failures if failures is not None else TaskFailures()
         self.running: dict[int, Worker] = {}
         self._sockets = sockets
@@ -183,19 +199,24 @@ class WorkerProcesses:
         every = tuple(sock.fileno() for sockets in self._sockets for sock in sockets)
         siblings = tuple(descriptor for descriptor in every if descriptor not in own)
         ours, theirs = socket.socketpair()
-        with theirs:
+        logs = self._connect()
+        ends = tuple(LogEnd(connection.fileno(), page) for connection, page in logs)
+        try:
             process = await trio.lowlevel.open_process(
                 [*self._command, str(theirs.fileno())],
-                pass_fds=(theirs.fileno(), *every),
+                pass_fds=(theirs.fileno(), *every, *(fd for end in ends for fd in (end.connection, end.page))),
                 start_new_session=True,  # Ctrl-C in the terminal reaches this process, which stops its workers
             )
+        finally:
+            for end in (theirs, *(connection for connection, _ in logs)):
+                end.close()
         control = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
         worker = Worker(number, process, control, Heart(process.pid))
         self._alive.add(worker)
         try:
             self._nursery.start_soon(worker.listen)
             with trio.move_on_after(START_TIMEOUT):
-                await worker.send(self._start_message(number, own, siblings))
+                await worker.send(self._start_message(number, own, siblings, ends))
                 await worker.started.wait()
                 if worker.heart.serving:
                     log.info("A worker is ready", extra={"worker": number, "pid": process.pid})
@@ -322,21 +343,31 @@ async def serve(settings: Settings) -> None:
         signals.start_soon(partial(keep_running, "signals", control.run, failures, up=waiting))
         await waiting.wait()
         with control.scope:
-            async with prepared(settings, failures) as ready, trio.open_nursery() as nursery:
-                from kubechronicle.ops.server.replica import renew_certificates  # `prepared` has loaded it
+            async with prepared(settings, failures) as ready, trio.open_nursery() as nursery, AsyncExitStack() as logs:
+                from kubechronicle.ops.server.databases.log_hubs import (  # `prepared` has loaded most of them
+                    connect,
+                    log_hubs,
+                )
+                from kubechronicle.ops.server.replica import renew_certificates
 
+                hubs = await logs.enter_async_context(log_hubs(settings, ready, failures))
                 renewing = plain(partial(renew_certificates, ready.pki, ready.names))
                 nursery.start_soon(keep_running, "certificates", renewing, failures)
                 addresses = ready.inputs.addresses
                 sockets = await shared_sockets(addresses, settings.workers)
                 limit = settings.shutdown_delay_duration + DRAIN_TIMEOUT + SLACK
                 workers = control.starting = WorkerProcesses(
-                    sockets, _start_messages(settings, addresses), limit=limit, failures=failures
+                    sockets,
+                    _start_messages(settings, addresses),
+                    limit=limit,
+                    failures=failures,
+                    connect=partial(connect, hubs),
                 )
                 await nursery.start(_run_then_stop, workers, nursery.cancel_scope)
                 control.ready = workers
                 await workers.wait_ready()
                 ready.print_ready()
+                await trio.sleep_forever()  # `_run_then_stop` ends this
         signals.cancel_scope.cancel()
 
 
@@ -357,9 +388,10 @@ async def _run_then_stop(
 
 
 def _start_messages(settings: Settings, addresses: ListenAddresses) -> StartMessageMaker:
-    def start_message(number: int, own: tuple[int, ...], siblings: tuple[int, ...]) -> bytes:
-        message = StartMessage(settings=settings, addresses=addresses, number=number, listeners=own, siblings=siblings)
-        return message.to_bytes()
+    def start_message(number: int, own: tuple[int, ...], siblings: tuple[int, ...], logs: tuple[LogEnd, ...]) -> bytes:
+        return StartMessage(
+            settings=settings, addresses=addresses, number=number, listeners=own, siblings=siblings, logs=logs
+        ).to_bytes()
 
     return start_message
 

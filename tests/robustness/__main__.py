@@ -2,6 +2,7 @@
 
     make robustness                                     each fault, again and again, for 15 minutes
     make robustness ARGS="--faults swallow,failover --rounds 5 --seed 7"
+    make robustness ARGS="--workers 4 --embedded"       one server of four processes, which alone appends
 
 A round has registers of its own. Under load one fault happens; then everything has to be ready again. Checked are:
 each register's history is linearizable (porcupine), each watcher saw exactly the log's changes in their order, and
@@ -23,10 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "clients")]
 
-from outages.standby import psql  # noqa: E402
-
 from tests.robustness.clients import MAPS, NAMESPACE, Client, Watcher, register  # noqa: E402
-from tests.robustness.world import FAULTS, World, running  # noqa: E402
+from tests.robustness.world import FAULTS, World, faults_of, running  # noqa: E402
 
 CHECKER = ROOT / ".cache" / "bin" / "robustness-checker"
 KEPT = ROOT / ".cache" / "robustness"
@@ -43,13 +42,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.robustness", description="Check histories under faults.")
     parser.add_argument("--minutes", type=float, default=15, help="begin no round after these (default 15)")
     parser.add_argument("--rounds", type=int, default=10_000, help="at most this many rounds")
-    parser.add_argument("--faults", default=",".join(FAULTS), help=f"some of {', '.join(FAULTS)}")
+    parser.add_argument("--faults", help=f"some of {', '.join(FAULTS)} (default: all that the servers can have)")
+    parser.add_argument("--workers", type=int, default=1, help="worker processes of each server (default 1)")
+    parser.add_argument("--embedded", action="store_true", help="one server with the embedded Postgres, not two")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     arguments = parser.parse_args()
     chance, began = random.Random(arguments.seed), time.monotonic()
     print(f"seed {arguments.seed}", flush=True)
-    faults = itertools.islice(itertools.cycle(arguments.faults.split(",")), arguments.rounds)
-    with running() as world:
+    kind = {"workers": arguments.workers, "embedded": arguments.embedded}
+    chosen = arguments.faults.split(",") if arguments.faults else faults_of(**kind)
+    faults = itertools.islice(itertools.cycle(chosen), arguments.rounds)
+    with running(**kind) as world:
         with closing(world.servers[0].api()) as api:
             api.namespace(NAMESPACE)
         for number, fault in enumerate(faults, 1):
@@ -106,7 +109,7 @@ def log_rows(world: World, start: int) -> list[tuple[int, str, str]]:
         "select revision, name, object -> 'data' ->> 'v' from kubechronicle.log where resource = 'configmaps'"
         f" and namespace = '{NAMESPACE}' and revision > {start} order by revision"
     )
-    rows = [line.split("|") for line in psql(world.postgres, statement).splitlines()]
+    rows = [line.split("|") for line in world.sql(statement).splitlines()]
     return [(int(revision), name, value) for revision, name, value in rows]
 
 

@@ -57,13 +57,15 @@ class OpenDatabase:
 
 @asynccontextmanager
 async def open_databases(
-    overrides: Sequence[Override], *, instance: str, failures: TaskFailures | None = None
+    overrides: Sequence[Override], *, instance: str, failures: TaskFailures | None = None, listen: bool = True
 ) -> AsyncIterator[list[OpenDatabase]]:
-    """Open the logs of the overrides. SetupError, LogUnavailable."""
+    """Open the logs of the overrides. SetupError, LogUnavailable. ``listen``: as for ``open_postgres_log``."""
     async with AsyncExitStack() as stack:
         opened = []
         for override in overrides:
-            opening = open_postgres_log(override.url, instance=instance, failures=failures, name=override.name)
+            opening = open_postgres_log(
+                override.url, instance=instance, failures=failures, name=override.name, listen=listen
+            )
             opened_log = await stack.enter_async_context(opening)
             await opened_log.check_may_append()
             opened.append(OpenDatabase(override=override, log=opened_log))

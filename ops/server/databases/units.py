@@ -16,13 +16,14 @@ from kubechronicle.actors.reading.routed_reads import RoutedReads
 from kubechronicle.actors.resource_actor import CommitOutcome, Submit
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.eventlog.appender import Appender, Siblings
-from kubechronicle.eventlog.consistency import ConsistentRead, SoleAppender
+from kubechronicle.eventlog.consistency import ConsistentRead, Sole, SoleAppender
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.measured_log import MeasuredLog
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.records import Key, Transaction
 from kubechronicle.eventlog.restarts import TaskFailures
+from kubechronicle.eventlog.sharing.shared_log import SharedLog
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.rereading import Rereading
 from kubechronicle.eventlog.views.views import Views
@@ -79,7 +80,7 @@ class Unit:
     tail: Tail
     rereading: Rereading
     appender: Appender
-    sole: SoleAppender | None
+    sole: Sole | None
     consistency: ConsistentRead
     needed: tuple[str, ...]
 
@@ -187,7 +188,11 @@ def _unit(
     needed = tuple(resource for resource in held if resource in NEEDED and resource not in elsewhere)
     rereading = Rereading(views, needed)
     encryption.contents.on_change(rereading.notice_change)
-    sole = SoleAppender(log, tail, epoch) if epoch is not None else None
+    sole: Sole | None = None
+    if isinstance(stored_log, SharedLog):
+        sole = stored_log.claim_of_hub
+    elif epoch is not None:
+        sole = SoleAppender(log, tail, epoch)
     return Unit(
         name=name,
         measured=measured,
