@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from kubechronicle.ops.development.differential import reference
@@ -20,9 +21,8 @@ from kubechronicle.ops.development.real_node.programs import BIN, CACHE, STAGING
 
 UPSTREAM = "registry.k8s.io/e2e-test-images"
 PAUSE = "registry.k8s.io/pause:3.10.2"
-AGNHOST = f"{UPSTREAM}/agnhost:2.63.0"
-BUSYBOX = f"{UPSTREAM}/busybox:1.37.0-1"
-NGINX = f"{UPSTREAM}/nginx:1.15-4"
+AGNHOST = "kubechronicle.local/agnhost:1"
+BUSYBOX = "kubechronicle.local/busybox:1"
 METRICS_SERVER = "kubechronicle.local/metrics-server:1"
 
 TOOLS = ("curl", "dig", "nc.openbsd", "ss", "getent", "ipcs")
@@ -33,6 +33,24 @@ USERS = {
     "etc/group": "root:x:0:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
+
+
+# An image in the table of Kubernetes' tests: its name and tag.
+_LISTED = re.compile(r'= Config\{list\.(?:PromoterE2eRegistry|GcEtcdRegistry), "([^"]+)", "([^"]+)"\}')
+
+
+@cache
+def tags() -> dict[str, list[str]]:
+    """Return the tags of upstream's images by name, as the tests of this version of Kubernetes have them."""
+    found: dict[str, list[str]] = {}
+    for name, tag in _LISTED.findall((_source("test/utils/image") / "manifest.go").read_text()):
+        found.setdefault(name, []).append(tag)
+    return found
+
+
+def upstream(name: str) -> list[str]:
+    """Return the full names of an image of upstream's tests, one for each tag."""
+    return [f"{UPSTREAM}/{name}:{tag}" for tag in tags()[name]]
 
 
 def make_images(folder: Path) -> list[Path]:
@@ -59,14 +77,16 @@ def _images() -> Iterator[Image]:
         },
     }
     yield Image(names=[PAUSE], layers=[{"pause": File(pause_program())}], entrypoint=["/pause"], user="65535:65535")
-    yield Image(names=[BUSYBOX, "docker.io/library/busybox:latest"], layers=[base], command=["sh"])
-    yield Image(names=[f"{UPSTREAM}/nonroot:1.5"], layers=[base], command=["sh"], user="1234")
-    yield Image(names=[f"{UPSTREAM}/glibc-dns-testing:2.0.0"], layers=[base, tools], command=["sh"])
     yield Image(
-        names=[AGNHOST, f"{UPSTREAM}/agnhost:2.55"],
+        names=[BUSYBOX, *upstream("busybox"), "docker.io/library/busybox:latest"], layers=[base], command=["sh"]
+    )
+    yield Image(names=upstream("nonroot"), layers=[base], command=["sh"], user="1234")
+    yield Image(names=upstream("glibc-dns-testing"), layers=[base, tools], command=["sh"])
+    yield Image(
+        names=[AGNHOST, *upstream("agnhost")],
         layers=[base, tools, agnhost], entrypoint=["/agnhost"], command=["pause"],
     )  # fmt: skip
-    for version in ("1.15-4", "1.27-0"):
+    for version in tags()["nginx"]:
         page = "usr/share/nginx/html"
         pages: Tree = {f"{page}/index.html": File(text=f"<h1>Welcome to nginx!</h1> {version}\n", mode=0o644)}
         command = ["/bin/busybox", "httpd", "-f", "-p", "80", "-h", f"/{page}"]
@@ -77,7 +97,7 @@ def _images() -> Iterator[Image]:
             "data.json": File(text=f'{{"image": "{name}.jpg"}}', mode=0o644),
         }
         yield Image(
-            names=[f"{UPSTREAM}/{name}:1.8"],
+            names=upstream(name),
             layers=[base, tools, agnhost, pages], entrypoint=["/agnhost"], command=["test-webserver"],
         )  # fmt: skip
     yield Image(
@@ -91,12 +111,12 @@ def _images_of_specs(base: Tree) -> Iterator[Image]:
     """Yield the images that only the upstream tests need, if their programs were built."""
     if (BIN / "sample-apiserver").is_file() and (reference.CACHE / "etcd").is_file():
         server: Tree = {"sample-apiserver": File(BIN / "sample-apiserver"), "tmp": Folder(0o1777)}
-        yield Image(names=[f"{UPSTREAM}/sample-apiserver:1.29.2"], layers=[server], entrypoint=["/sample-apiserver"])
+        yield Image(names=upstream("sample-apiserver"), layers=[server], entrypoint=["/sample-apiserver"])
         etcd: Tree = {"usr/local/bin/etcd": File(reference.CACHE / "etcd"), **_libraries([reference.CACHE / "etcd"])}
-        yield Image(names=["registry.k8s.io/etcd:3.6.8-0"], layers=[base, etcd])
+        yield Image(names=[f"registry.k8s.io/etcd:{tag}" for tag in tags()["etcd"]], layers=[base, etcd])
     if (BIN / "nonewprivs").is_file():
         program: Tree = {"usr/local/bin/nnp": File(BIN / "nonewprivs", mode=0o6755)}
-        yield Image(names=[f"{UPSTREAM}/nonewprivs:1.4"], layers=[base, program], command=["nnp"])
+        yield Image(names=upstream("nonewprivs"), layers=[base, program], command=["nnp"])
 
 
 def _busybox() -> Tree:
@@ -162,4 +182,4 @@ def _source(path: str) -> Path:
     return module_folder(reference.find_go(), STAGING_MODULE) / path
 
 
-__all__ = ["AGNHOST", "BUSYBOX", "CACHE", "METRICS_SERVER", "NGINX", "PAUSE", "make_images", "pause_program"]
+__all__ = ["AGNHOST", "BUSYBOX", "CACHE", "METRICS_SERVER", "PAUSE", "make_images", "pause_program"]
