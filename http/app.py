@@ -13,6 +13,7 @@ from kubechronicle.actors.history.verdicts import AuditedPolicies
 from kubechronicle.actors.store import Store
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.flow_control.queues import SIZES_GATE
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.openapi.schemas import SchemaChoices
 from kubechronicle.api.registry import discovery
@@ -25,6 +26,7 @@ from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
+from kubechronicle.http.authentication.user import ANONYMOUS_GATE
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.edge import EdgeSettings
@@ -318,6 +320,7 @@ def _services(
         authorization=authorization,
         is_served=partial(_is_served, store),
         formats=negotiate.WITH_CBOR if settings.features.enabled(negotiate.CBOR_GATE) else negotiate.WITHOUT_CBOR,
+        ends_anonymous=settings.features.enabled(ANONYMOUS_GATE),
         constrained_impersonation=settings.features.enabled(impersonation.GATE),
         catch_up=store.reads.wait_consistent,
         request_timeout=settings.request_timeout,
@@ -415,6 +418,7 @@ def _flow_control(store: Store, settings: HttpSettings, metrics: Metrics) -> Flo
     seats = settings.max_requests_inflight + settings.max_mutating_requests_inflight
     if not (settings.priority_and_fairness and seats):
         return None
-    control = FlowControl(store.reads.views, seats, find=store.reads.find_view)
+    by_size = settings.features.enabled(SIZES_GATE)
+    control = FlowControl(store.reads.views, seats, find=store.reads.find_view, by_size=by_size)
     metrics.register(FlowControlMetrics(control))
     return control

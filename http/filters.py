@@ -32,7 +32,7 @@ from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.audit.requests import audited
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.metrics import ERROR, FAILURE
-from kubechronicle.http.authentication.user import CredentialRejected, NoCredential, NotSeen, User
+from kubechronicle.http.authentication.user import CredentialRejected, NoCredential, NotSeen, User, is_anonymous
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
 from kubechronicle.http.context import Context, Step, authorized_as
@@ -89,6 +89,7 @@ class Services:
 
     ``is_served``: tells if the resource and subresource of a request exist.
     ``formats``: the media types that the server offers.
+    ``ends_anonymous``: an HTTP/2 connection ends with the first request of an unknown user.
     ``constrained_impersonation``: impersonation has the modes of KEP-5284.
     ``catch_up``: returns when the views contain everything that any replica has committed by now.
     """
@@ -98,6 +99,7 @@ class Services:
     authorization: AuthorizationChain
     is_served: Callable[[RequestInfo], bool]
     formats: Formats = WITHOUT_CBOR
+    ends_anonymous: bool = False
     constrained_impersonation: bool = True
     catch_up: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
     request_timeout: float = 60.0
@@ -123,7 +125,7 @@ def measure(services: Services, following: Step) -> Step:
 def authenticate(services: Services, following: Step) -> Step:
     """Authenticate the user; 401 for a wrong credential. A credential that is not in the views may be one that another
     replica has just issued: it is checked again after a consistent read."""
-    chain, annotates = services.authentication, services.audit is not None
+    chain, annotates, ends_anonymous = services.authentication, services.audit is not None, services.ends_anonymous
     succeeded, seen, failed = chain.metrics.succeeded, chain.metrics.seen, chain.metrics.failed
 
     def filtered(request: Request, context: Context) -> Awaitable[Response]:
@@ -144,6 +146,8 @@ def authenticate(services: Services, following: Step) -> Step:
         seen(user.name)
         context.user = user
         SERVED.set(user.name)
+        if ends_anonymous and request.http_version == "2" and is_anonymous(user):
+            request.exchange.leave()
         return following(request, context)
 
     async def authenticate_again(
@@ -159,6 +163,8 @@ def authenticate(services: Services, following: Step) -> Step:
         why = FAILURE if isinstance(error, NoCredential) else ERROR
         failed(why, time.perf_counter() - started)
         log.debug("Unable to authenticate the request: %s", error.why or "no valid credential")
+        if ends_anonymous and request.http_version == "2":
+            request.exchange.leave()
         refusal = status.unauthorized()
         if services.audit is not None:
             await services.audit.refused(request, context, refusal)

@@ -89,6 +89,9 @@ class Exchange(Protocol):
     def push(self) -> Push | None:
         """Sends parts of an iterated body without waking the task that iterates it; None if not possible."""
 
+    def leave(self) -> object:
+        """End an HTTP/2 connection after the answer to this request, and to others under way: by GOAWAY."""
+
     def limit(self, deadline: float) -> bool:
         """Cancel the application at the deadline (trio's clock) or up to a second later. False: the caller needs its
         own cancel scope, which takes a seventh of the time of a GET."""
@@ -120,6 +123,9 @@ class BufferedExchange:
     @property
     def push(self) -> Push | None:
         return None
+
+    def leave(self) -> None:
+        pass
 
     def limit(self, deadline: float) -> bool:
         return False

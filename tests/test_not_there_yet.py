@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kubechronicle.api.features.gates import gates_of
+from kubechronicle.api.features.versions import PROGRAM
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.ops.settings import feature_gates
 
@@ -31,6 +33,8 @@ def test_the_versions_that_are_missing() -> None:
 
 def test_the_gates_that_have_a_switch() -> None:
     page = (HERE.parent / "docs/feature-gates.md").read_text()
-    named = set(re.findall(r"`([A-Z]\w+)`", page[page.index("## Gates with an effect") : page.index("## An older")]))
+    start, end, after = (page.index(f"## {title}") for title in ("Gates with an effect", "Gates without", "Elections"))
+    named, without = (set(re.findall(r"`([A-Z]\w+)`", part)) for part in (page[start:end], page[end:after]))
     assert named == feature_gates.WITH_EFFECT
+    assert without < gates_of(PROGRAM).keys() - named
     assert "docs/feature-gates.md" in section()

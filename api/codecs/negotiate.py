@@ -24,11 +24,14 @@ __all__ = [
     "APPLY_CBOR",
     "CBOR",
     "CBOR_GATE",
+    "COMPRESSION",
+    "COMPRESSION_GATES",
     "JSON",
     "MEDIA_TYPES",
     "PATCH_TYPES",
     "PROTOBUF",
     "STREAM_MEDIA_TYPES",
+    "WATCH_COMPRESSION",
     "WITHOUT_CBOR",
     "WITH_CBOR",
     "YAML",
@@ -79,6 +82,11 @@ WITHOUT_CBOR = Formats(MEDIA_TYPES, STREAM_MEDIA_TYPES, PATCH_TYPES)
 WITH_CBOR = Formats((*MEDIA_TYPES, CBOR), (*STREAM_MEDIA_TYPES, CBOR_SEQUENCE), (*PATCH_TYPES, APPLY_CBOR))
 """Those with the feature gate of CBOR (KEP-4222)."""
 CBOR_GATE = "CBORServingAndStorage"
+COMPRESSION = "APIResponseCompression"
+"""The gate of answers in gzip."""
+WATCH_COMPRESSION = "WatchListCompression"
+"""The gate of watches in gzip."""
+COMPRESSION_GATES = (COMPRESSION, WATCH_COMPRESSION)
 
 # Clients send a handful of different headers. Longer ones are not cached.
 _REMEMBERED = 512

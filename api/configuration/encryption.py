@@ -27,15 +27,17 @@ from kubechronicle.api.values import durations
 
 VERSIONS: Final = ("v1",)
 DEFAULT_TIMEOUT: Final = Duration(3 * durations.SECOND)
+DEFAULT_CACHE_SIZE: Final = 1000
+"""Keys of KMS v1 in memory."""
 V1, V2 = "v1", "v2"
 AES_SIZES: Final = (16, 24, 32)
 SECRETBOX_SIZES: Final = (32,)
 REDACTED: Final = "REDACTED"
 EVERYTHING: Final = "*.*"
 
-KMS_V1: Final = (
-    "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead: apiVersion: v2"
-)
+KMS_V1_GATE: Final = "KMSv1"
+KMS_V1: Final = "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead."
+NO_KMS_V1: Final = f"{KMS_V1}  Set --feature-gates={KMS_V1_GATE}=true to use the deprecated KMSv1 feature."
 NO_PROVIDER: Final = "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
 SEVERAL: Final = "more than one provider specified in a single element, should split into different list elements"
 OVERLAP: Final = (
@@ -80,7 +82,7 @@ class IdentityConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KMSConfiguration:
-    """``cachesize``: of KMS v1 alone. ``timeout``: of each call, in nanoseconds."""
+    """``cachesize``: keys in memory, of KMS v1 alone. ``timeout``: of each call, in nanoseconds."""
 
     api_version: str = ""
     name: str = ""
@@ -113,15 +115,31 @@ class EncryptionConfiguration:
     resources: tuple[ResourceConfiguration, ...] = ()
 
 
-def load(data: bytes) -> EncryptionConfiguration:
-    """Return the content of a file that passes all rules. ConfigFileError: one line without secrets."""
+def version_of(kms: KMSConfiguration) -> str:
+    """Return the version of a key service's protocol."""
+    return kms.api_version or V1
+
+
+def key_services(configuration: EncryptionConfiguration) -> Iterator[KMSConfiguration]:
+    """Yield the key services of a configuration."""
+    for one in configuration.resources:
+        for provider in one.providers:
+            if provider.kms is not None:
+                yield provider.kms
+
+
+def load(data: bytes, *, kms_v1: bool = False) -> EncryptionConfiguration:
+    """Return the content of a file that passes all rules. ConfigFileError: one line without secrets.
+
+    ``kms_v1``: key services of KMS v1 are allowed.
+    """
     try:
         configuration = decode(data, EncryptionConfiguration, versions=VERSIONS)
     except ConfigFileError as error:
         raise ConfigFileError(" ".join(str(error).split())) from None
     if causes := list(_causes(configuration)):
         raise ConfigFileError(aggregate(causes))
-    _check_masking(configuration)
+    _check_masking(configuration, kms_v1=kms_v1)
     return configuration
 
 
@@ -247,7 +265,7 @@ def _keys(keys: Sequence[EncryptionKey], path: Path, sizes: Collection[int]) -> 
 
 
 def _kms(kms: KMSConfiguration, path: Path, names: set[str]) -> Iterator[Cause]:
-    version = kms.api_version or V1
+    version = version_of(kms)
     if not kms.name:
         yield required(path.child("name"), "name is a mandatory field for a provider")
     if version != V1:
@@ -284,13 +302,13 @@ def _endpoint(endpoint: str, path: Path) -> Iterator[Cause]:
         yield invalid_value(path, endpoint, detail)
 
 
-def _check_masking(configuration: EncryptionConfiguration) -> None:
-    """Raise ConfigFileError for a resource that an earlier entry covers by a wildcard, and for KMS v1."""
+def _check_masking(configuration: EncryptionConfiguration, *, kms_v1: bool) -> None:
+    """Raise ConfigFileError for a resource that an earlier entry covers by a wildcard, and for KMS v1 if it is off."""
     seen: set[str] = set()
     for one in configuration.resources:
         for provider in one.providers:
-            if provider.kms is not None and (provider.kms.api_version or V1) == V1:
-                raise ConfigFileError(f"error while building transformers: {KMS_V1}")
+            if provider.kms is not None and version_of(provider.kms) == V1 and not kms_v1:
+                raise ConfigFileError(f"error while building transformers: {NO_KMS_V1}")
         for name in one.resources:
             group = _group_resource(name)[0]
             for earlier in (f"*.{group}", EVERYTHING):

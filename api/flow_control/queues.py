@@ -32,6 +32,8 @@ from typing import Final
 from kubechronicle.api.flow_control.limits import LevelSpec, Limits
 from kubechronicle.api.flow_control.pace import SERVICE_TIME, Flow, FlowCounts, Pace, Queue, Ticket, TicketPart, hand_of
 
+SIZES_GATE: Final = "SizeBasedListCostEstimate"
+"""The gate without which lists are estimated by the number of objects."""
 RUNS: Final = "runs"
 WAITS: Final = "waits"
 FULL: Final = "queue-full"

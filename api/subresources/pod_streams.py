@@ -15,6 +15,14 @@ from kubechronicle.api.meta.request_info import Query
 
 REQUIRES_CREATE: Final = "AuthorizePodWebsocketUpgradeCreatePermission"
 """The gate without which a user who may GET a session by WebSocket needs no right to create one."""
+TRANSLATES: Final = "ExtendWebSocketsToKubelet"
+"""The declared feature of nodes whose kubelet understands v5.channel.k8s.io and tunnels itself; the gate to use it."""
+_COMMANDS: Final = "TranslateStreamCloseWebsocketRequests"
+UNDERSTANDS: Final[Mapping[str, str]] = {
+    "exec": _COMMANDS, "attach": _COMMANDS, "portforward": "PortForwardWebsockets"
+}  # fmt: skip
+"""Subresource -> the gate without which this server understands no WebSockets of it."""
+WEBSOCKET_GATES: Final = (TRANSLATES, *UNDERSTANDS.values())
 STREAMS: Final = ("stdin", "stdout", "stderr", "tty")
 KINDS: Final[Mapping[str, str]] = {
     "exec": "PodExecOptions",

@@ -9,7 +9,8 @@ are always plain: SQL and `verify` read them, and they hold no user's data.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import orjson
@@ -88,6 +89,7 @@ class EncryptedContents:
         self.statistics = EncryptionStatistics()
         self._chains: Mapping[str, ProviderChain] = chains or {}
         self._chosen: dict[str, ProviderChain | None] = {}
+        self._draws_keys = any(chain.draws_keys for chain in self._chains.values())
         self._changed: list[Callable[[], None]] = []
 
     @property
@@ -98,6 +100,7 @@ class EncryptedContents:
         """Replace the configuration, for all later reads and writes."""
         self._chains = chains
         self._chosen.clear()
+        self._draws_keys = any(chain.draws_keys for chain in chains.values())
         self.notice_change()
 
     def on_change(self, changed: Callable[[], None]) -> None:
@@ -122,6 +125,21 @@ class EncryptedContents:
             found = next((each for each in candidates if each is not None), None)
         self._chosen[resource] = found
         return found
+
+    async def draw_keys(self, resources: Iterable[str]) -> None:
+        """Get the keys that new values of these resources need from a key service. TransformError.
+
+        Call it before ``encrypted``, once for each value.
+        """
+        if not self._draws_keys:
+            return
+        counts, chains = Counter(resources), None
+        while chains is not self._chains:  # they may be replaced meanwhile
+            chains = self._chains
+            for resource, count in counts.items():
+                chain = self.chain_for(resource)
+                if chain is not None and chain.draws_keys:
+                    await chain.draw(resource, count)
 
     def encrypted(self, key: Key, body: bytes) -> bytes:
         """Return the body as it is stored. TransformError."""

@@ -49,6 +49,9 @@ class EncryptedLog:
 
     async def append(self, batch: Batch) -> BatchResult:
         """As RevisionLog's. TransformError: an object cannot be encrypted; nothing was committed."""
+        await self.contents.draw_keys(
+            change.key.resource for transaction in batch.transactions for change in transaction.changes
+        )
         encrypted = self._encrypted(batch)
         return _with_plain_bodies(await self._log.append(encrypted), batch)
 

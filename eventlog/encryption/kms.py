@@ -8,8 +8,7 @@ stands in each value. A value is decrypted with the seed from memory, or else fr
     restart            Decrypt(a) -> A, once
 
 Invariants: a seed encrypts for WRITE_TTL at most after the last Status that confirmed its key. Reads never depend on
-Status. Seeds in memory are bounded (SEEDS). One task asks the service for a seed, however many wait for it, and a
-failed service is not asked again within PAUSE, so that a thousand values do not wait for a thousand timeouts.
+Status. Seeds in memory are bounded (SEEDS).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,27 +23,17 @@ from hashlib import sha256
 from typing import Final, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
-import trio
-
 from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.eventlog.encryption.ciphers import AesGcm, Cipher, ExtendedNonceGcm
 from kubechronicle.eventlog.encryption.errors import KeyServiceError, NeedsKey, TransformError
+from kubechronicle.eventlog.encryption.key_services import Health, KeyCache
 from kubechronicle.eventlog.encryption.providers import Plain, Value
 from kubechronicle.eventlog.encryption.statistics import FROM_STORAGE, TO_STORAGE, EncryptionStatistics
 
-# Seconds between calls of Status, and after one that failed; kube-apiserver's.
-HEALTHY_INTERVAL: Final = 60.0
-FAILED_INTERVAL: Final = 10.0
-# Seconds in which a check uses the result of the last one.
-HEALTHY_TTL: Final = 20.0
-FAILED_TTL: Final = 3.0
 # Seconds for which a seed may encrypt without a Status that confirms its key.
 WRITE_TTL: Final = 180.0
 # Seeds in memory. One is added at each start of a server and each change of a key.
 SEEDS: Final = 10_000
-# Seconds after a failed Decrypt in which the same seed, or with an unreachable service any seed, is not asked for.
-PAUSE: Final = 1.0
-FAILURES: Final = 1_000
 # Bounds of the answers of a service, in bytes.
 MAX_KEY_ID: Final = 1024
 MAX_ENCRYPTED_SEED: Final = 1024
@@ -54,7 +42,6 @@ MAX_ANNOTATIONS: Final = 32 * 1024
 VERSIONS: Final = ("v2", "v2beta1")
 DIRECT, EXTENDED = 0, 1
 """Types of EncryptedObject: the encrypted key is the AES-GCM key, or the seed of one key per value."""
-UNREACHABLE: Final = frozenset({"Unavailable", "DeadlineExceeded"})
 T = TypeVar("T")
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -93,18 +80,9 @@ class _Seed:
     tail: bytes
 
 
-@dataclass(slots=True)
-class _Checked:
-    """The result of the last check. ``problem``: "" if it succeeded."""
-
-    problem: str = ""
-    at: float = float("-inf")
-    ttl: float = FAILED_TTL
-
-
 @dataclass(slots=True, eq=False)
 class KmsProvider:
-    """``run`` must be running, after a first ``check``. ``clock``: seconds since 1970."""
+    """The tasks of ``health`` must be running, after a first check. ``clock``: seconds since 1970."""
 
     name: str
     service: KeyService
@@ -113,13 +91,12 @@ class KmsProvider:
     _seed: _Seed | None = None
     _expires: float = 0.0
     _version: str = ""
-    _seeds: OrderedDict[bytes, Cipher] = field(default_factory=OrderedDict)
-    _failures: OrderedDict[bytes, tuple[float, TransformError]] = field(default_factory=OrderedDict)
-    _unreachable: tuple[float, TransformError] | None = None
-    _fetching: dict[bytes, trio.Event] = field(default_factory=dict)
-    _checked: _Checked = field(default_factory=_Checked)
-    _checking: trio.Lock = field(default_factory=trio.Lock)
-    _check_wanted: trio.Event = field(default_factory=trio.Event)
+    health: Health = field(init=False)
+    _seeds: KeyCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.health = Health(self._problem, self.clock)
+        self._seeds = KeyCache(SEEDS, self.clock)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -142,80 +119,29 @@ class KmsProvider:
         cache_key = _cache_key(kind, key)
         cipher = self._seeds.get(cache_key)
         if cipher is None:
-            self._raise_recent_failure(cache_key)
             self.statistics.misses += 1
             raise NeedsKey(lambda: self._fetch(cache_key, key, kind))
-        self._seeds.move_to_end(cache_key)
         self.statistics.count_key(FROM_STORAGE, self.name, key.key_id)
         plain = cipher.decrypt(ciphertext, about)
         seed = self._seed
         return Plain(plain, stale=seed is not None and (key.key_id != seed.key.key_id or kind != EXTENDED))
 
-    def _raise_recent_failure(self, cache_key: bytes) -> None:
-        failure = self._failures.get(cache_key)
-        for until, error in (each for each in (failure, self._unreachable) if each is not None):
-            if self.clock() < until:
-                raise TransformError(str(error), code=error.code)
-
     async def _fetch(self, cache_key: bytes, key: EncryptedKey, kind: int) -> None:
-        """Let the service decrypt a seed, into ``_seeds`` or ``_failures``."""
-        under_way = self._fetching.get(cache_key)
-        if under_way is not None:
-            await under_way.wait()
-            return
-        self._fetching[cache_key] = trio.Event()
+        await self._seeds.fetch(cache_key, lambda: self._cipher(key, kind))
+        self._note_cached()
+
+    async def _cipher(self, key: EncryptedKey, kind: int) -> Cipher:
+        """Let the service decrypt a seed. TransformError; ValueError: it is no key."""
         try:
             seed = await self._call("Decrypt", lambda: self.service.decrypt(str(uuid4()), key))
-            self._keep(cache_key, ExtendedNonceGcm(seed) if kind == EXTENDED else AesGcm(seed))
-            self._unreachable = None
-        except (KeyServiceError, TransformError, ValueError) as problem:
-            code = problem.code if isinstance(problem, KeyServiceError) else ""
-            error = TransformError(f"failed to decrypt DEK, error: {problem}" if code else str(problem), code=code)
-            until = self.clock() + PAUSE
-            self._failures[cache_key] = until, error
-            if code in UNREACHABLE:
-                self._unreachable = until, error
-            while len(self._failures) > FAILURES:
-                self._failures.popitem(last=False)
-        finally:
-            self._fetching.pop(cache_key).set()
+        except KeyServiceError as problem:
+            raise TransformError(f"failed to decrypt DEK, error: {problem}", code=problem.code) from None
+        return ExtendedNonceGcm(seed) if kind == EXTENDED else AesGcm(seed)
 
-    def _keep(self, cache_key: bytes, cipher: Cipher) -> None:
-        self._seeds[cache_key] = cipher
-        self._seeds.move_to_end(cache_key)
-        while len(self._seeds) > SEEDS:
-            self._seeds.popitem(last=False)
-        self._failures.pop(cache_key, None)
+    def _note_cached(self) -> None:
         self.statistics.cached_keys[self.name] = len(self._seeds)
 
     # -- the service --------------------------------------------------------------------------------------------------
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Ask for the status at intervals, and change the seed when the key has changed, until cancelled."""
-        task_status.started()
-        while True:
-            await self.check()
-            with trio.move_on_after(FAILED_INTERVAL if self._checked.problem else HEALTHY_INTERVAL):
-                await self._check_wanted.wait()
-            self._check_wanted = trio.Event()
-
-    async def check(self) -> str:
-        """Return the problem of the service, "" if it is healthy: from the last check if that was just now."""
-        async with self._checking:
-            if self.clock() - self._checked.at >= self._checked.ttl:
-                problem = await self._problem()
-                self._checked = _Checked(problem, self.clock(), FAILED_TTL if problem else HEALTHY_TTL)
-            return self._checked.problem
-
-    def request_check(self) -> None:
-        """Let ``run`` check soon, unless the last check is recent."""
-        if self.clock() - self._checked.at >= self._checked.ttl:
-            self._check_wanted.set()
-
-    @property
-    def last_problem(self) -> str:
-        """The problem that the last check has found."""
-        return self._checked.problem
 
     async def _problem(self) -> str:
         try:
@@ -258,7 +184,8 @@ class KmsProvider:
             found = new.key.key_id
             if found == key_id:
                 self._seed, self._expires = new, expires
-                self._keep(new.cache_key, new.cipher)
+                self._seeds.keep(new.cache_key, new.cipher)
+                self._note_cached()
                 return ""
         except (KeyServiceError, TransformError) as error:
             problem = str(error)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from kubechronicle.eventlog.encryption.ciphers import Cipher
 from kubechronicle.eventlog.encryption.errors import TransformError, joined
@@ -49,6 +49,13 @@ class EncryptionProvider(Protocol):
     def encrypt(self, resource: str, data: bytes, about: bytes) -> Value: ...
 
     def decrypt(self, resource: str, data: bytes, about: bytes) -> Plain: ...
+
+
+@runtime_checkable
+class DrawsKeys(Protocol):
+    """A provider with a new key for each value: they are drawn before the values are encrypted. TransformError."""
+
+    async def draw_keys(self, count: int) -> None: ...
 
 
 class Identity:
@@ -94,6 +101,22 @@ class ProviderChain:
     def encrypts(self) -> bool:
         """Return whether new values are ciphertext."""
         return not isinstance(self._links[0][1], Identity)
+
+    @property
+    def draws_keys(self) -> bool:
+        """Return whether ``draw`` must be called before new values are encrypted."""
+        return isinstance(self._links[0][1], DrawsKeys)
+
+    async def draw(self, resource: str, count: int) -> None:
+        """Get the keys of so many new values. TransformError."""
+        prefix, provider = self._links[0]
+        if isinstance(provider, DrawsKeys):
+            started = time.perf_counter()
+            try:
+                await provider.draw_keys(count)
+            except TransformError as error:
+                self._statistics.count(resource, TO_STORAGE, prefix.decode(), started, error)
+                raise
 
     def encrypt(self, resource: str, data: bytes, about: bytes) -> Value:
         """Return the value of data. TransformError."""

@@ -12,10 +12,12 @@ from kubechronicle.eventlog.histograms import Histogram
 
 FROM_STORAGE: Final = "from_storage"
 TO_STORAGE: Final = "to_storage"
-# Upper bounds in seconds, as kube-apiserver's: of transformations, of new data keys, of calls to a key service.
+# Upper bounds in seconds, as kube-apiserver's: of transformations, of new data keys, of calls to a key service,
+# and of the time between two values of KMS v1.
 TRANSFORMATION_BUCKETS: Final = tuple(5e-6 * 2**power for power in range(25))
 GENERATION_BUCKETS: Final = tuple(5e-6 * 2**power for power in range(14))
 CALL_BUCKETS: Final = tuple(1e-4 * 2**power for power in range(20))
+ARRIVAL_BUCKETS: Final = tuple(60.0 * 2**power for power in range(10))
 # Key ids whose use is counted; the one that was used least recently is forgotten first.
 KEY_IDS: Final = 100
 
@@ -36,6 +38,7 @@ class EncryptionStatistics:
     ``calls``: to key services, by provider, method and status.
     ``key_uses``: by type, provider and key id. ``keys_told``: the time of a provider's last Status with the key id.
     ``bad_key_ids``: by provider and problem. ``cached_keys``: by provider.
+    ``arrivals``: the times between values of KMS v1, by type. ``key_cache_fill``: the share of its keys in memory.
     """
 
     operations: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
@@ -45,8 +48,11 @@ class EncryptionStatistics:
     keys_told: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
     bad_key_ids: Counter[tuple[str, str]] = field(default_factory=Counter)
     cached_keys: dict[str, int] = field(default_factory=dict)
+    arrivals: dict[tuple[str], Histogram] = field(default_factory=dict)
+    key_cache_fill: float = 0.0
     misses: int = 0
     generations: Histogram = field(default_factory=lambda: Histogram(GENERATION_BUCKETS))
+    _last_arrivals: dict[str, float] = field(default_factory=dict)
 
     def count(self, resource: str, kind: str, prefix: str, started: float, error: Exception | None = None) -> None:
         """Count a transformation that began at ``started`` (time.perf_counter)."""
@@ -71,6 +77,12 @@ class EncryptionStatistics:
             self.key_uses.move_to_end((kind, provider, key_id))
         use.count += 1
         use.last = time.time()
+
+    def note_arrival(self, kind: str, now: float) -> None:
+        """Note that a value of KMS v1 is transformed."""
+        last = self._last_arrivals.get(kind, now)
+        self._last_arrivals[kind] = now
+        self.arrivals.setdefault((kind,), Histogram(ARRIVAL_BUCKETS)).add(now - last)
 
     def note_told(self, provider: str, key_id: str) -> None:
         self.keys_told[provider, key_id] = time.time()

@@ -11,6 +11,8 @@ import msgspec
 from kubechronicle.http.messages import Request
 
 ANONYMOUS = "system:anonymous"
+ANONYMOUS_GATE = "UnauthenticatedHTTP2DOSMitigation"
+"""The gate with which an HTTP/2 connection ends with the first request of an unknown user."""
 GROUP_UNAUTHENTICATED = "system:unauthenticated"
 GROUP_AUTHENTICATED = "system:authenticated"
 GROUP_MASTERS = "system:masters"
@@ -54,6 +56,11 @@ class NotSeen(CredentialRejected):
 
 
 ANONYMOUS_USER = User(name=ANONYMOUS, groups=(GROUP_UNAUTHENTICATED,))
+
+
+def is_anonymous(user: User) -> bool:
+    """Tell whether nobody has told who the user is."""
+    return user.name == ANONYMOUS or GROUP_UNAUTHENTICATED in user.groups
 
 
 def authenticated(user: User) -> User:

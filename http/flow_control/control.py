@@ -125,9 +125,10 @@ class FlowControl:
     ``uses``: for each level, its use over time. ``kinds``: the numbers of reads and writes.
     ``clock``: returns Trio's time.
     ``find``: returns the view of a resource, if it has been used.
+    ``by_size``: lists are estimated by the bytes of their objects.
     """
 
-    def __init__(self, views: Views, seats: int, *, find: FindView | None = None) -> None:
+    def __init__(self, views: Views, seats: int, *, find: FindView | None = None, by_size: bool = True) -> None:
         self.seats = seats
         self.levels: dict[str, Level] = {}
         self.demands: dict[str, Demand] = {}
@@ -136,7 +137,7 @@ class FlowControl:
         self.fair_fraction = 0.0
         self.kinds = RequestKinds()
         self.clock: Callable[[], float] = trio.current_time
-        self.estimates = Estimates(find or views.find)
+        self.estimates = Estimates(find or views.find, by_size=by_size)
         self._schemas: list[FlowSchema] = []
         self._flows: dict[tuple[Any, ...], KnownFlow] = kept("flows")
         self._retry_after: dict[str, RetryAfter] = {}

@@ -28,6 +28,8 @@ WATCHERS_A_SEAT: Final = 10
 AFTER: Final = 0.005
 """Seconds for which the events of a write keep seats."""
 MOST_OF_A_LIST: Final = 100
+OBJECTS_A_SEAT: Final = 100
+MOST_BY_COUNT: Final = 10
 MOST_OF_A_WRITE: Final = 10
 MUTATING: Final = frozenset({"create", "update", "patch", "delete"})
 SAMPLE: Final = 16
@@ -46,10 +48,11 @@ FindView = Callable[[str], View | None]
 
 
 class Estimates:
-    """Estimates from the present views."""
+    """Estimates from the present views. ``by_size``: of lists, by the bytes of their objects, not by their number."""
 
-    def __init__(self, find: FindView) -> None:
+    def __init__(self, find: FindView, *, by_size: bool = True) -> None:
         self._find = find
+        self._by_size = by_size
         self._sizes: dict[str, tuple[float, int]] = {}  # resource -> when it was measured, average bytes
 
     def work(self, info: RequestInfo, query: Query, most: int, watchers: defaultdict[int, int]) -> Work:
@@ -84,6 +87,8 @@ class Estimates:
         if view is None or info.name:
             return ONE
         count = view.count(info.namespace)
+        if not self._by_size:  # kube-apiserver's cache looks at all objects, whatever the limit is
+            return max(1, min(math.ceil(count / OBJECTS_A_SEAT), most or MOST_BY_COUNT, MOST_BY_COUNT)), 0, 0.0
         limit = query.get("limit")
         if limit and limit.isdecimal() and 0 < int(limit[:9]) < count:
             count = int(limit[:9])

@@ -28,11 +28,9 @@ from kubechronicle.http.handlers import openid
 from kubechronicle.http.health import page_not_found
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import discovery_form, takes_gzip
+from kubechronicle.http.representation.compression import LEVEL, THRESHOLD
 
 JSON = "application/json"
-# Bytes up to which kube-apiserver does not compress.
-GZIP_THRESHOLD = 128 * 1024
-GZIP_LEVEL = 1
 MOST_REGISTRIES = 4
 """Registries whose documents are kept: the present one, and a few of the past."""
 
@@ -197,7 +195,8 @@ class _Documents:
         headers = [("etag", etag), ("vary", "Accept"), ("cache-control", "public")]
         if etag in request.headers.get("if-none-match"):
             return Response(304, headers)
-        return _compressed(request, Response(200, [("content-type", form.content_type), *headers], body))
+        response = Response(200, [("content-type", form.content_type), *headers], body)
+        return _compressed(request, response) if self._features.enabled(negotiate.COMPRESSION) else response
 
     def _cached(self, key: str, media_type: str, make: Callable[[], Any]) -> bytes:
         body = self._encoded.get((key, media_type))
@@ -220,7 +219,7 @@ def _json(body: bytes) -> Response:
 def _compressed(request: Request, response: Response) -> Response:
     """Compress a long response if the client accepts gzip."""
     body = response.body
-    if isinstance(body, bytes) and len(body) > GZIP_THRESHOLD and takes_gzip(request):
-        response.body = gzip.compress(body, GZIP_LEVEL)
+    if isinstance(body, bytes) and len(body) > THRESHOLD and takes_gzip(request):
+        response.body = gzip.compress(body, LEVEL)
         response.headers.append(("content-encoding", "gzip"))
     return response

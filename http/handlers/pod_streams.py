@@ -4,7 +4,9 @@
 
 An upgrade is passed through to the kubelet: SPDY/3.1 always, WebSockets if the Node declares that its kubelet
 translates them. For other kubelets v5.channel.k8s.io is translated to SPDY, and SPDY/3.1+portforward.k8s.io is
-unpacked (KEP-4006). Source: k8s.io/kubernetes ``pkg/registry/core/pod/rest``.
+unpacked (KEP-4006). Three feature gates can switch this off: then all is passed through.
+
+Source: k8s.io/kubernetes ``pkg/registry/core/pod/rest``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.options import refuse_dry_run
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.subresources.pod_streams import REQUIRES_CREATE, place_of, read_options
+from kubechronicle.api.subresources.pod_streams import REQUIRES_CREATE, TRANSLATES, UNDERSTANDS, place_of, read_options
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context, author_of
 from kubechronicle.http.handlers.backend import Backend
@@ -41,8 +43,6 @@ from kubechronicle.http.streaming.pacing import paced
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, CommandStreams
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
 
-TRANSLATES: Final = "ExtendWebSocketsToKubelet"
-"""The declared feature of nodes whose kubelet understands v5.channel.k8s.io and tunnels itself."""
 SPDY: Final = "SPDY/3.1"
 IDLE: Final = 4 * 60 * 60.0
 """Seconds without a byte after which a translated session ends (k8s.io/apiserver: defaultIdleConnectionTimeout)."""
@@ -71,17 +71,25 @@ async def stream_pod(backend: Backend, request: Request, context: Context, rt: R
     node, path = await read_object(backend, context, "pods", info.namespace, info.name, look)
     # sic: kube-apiserver names the resource of the request.
     address = await kubelet_of(backend, context, node, revision=0, missing=rt)
-    to_kubelet = TRANSLATES in address.features
-    backend.metrics.streams.routed(info.subresource, to_kubelet=to_kubelet)
+    translated = _translates(backend, info.subresource, address)
     upgrade = request.upgrade
     if upgrade is None:
         raise status.bad_request("Upgrade request required")
     try:
         session = _Session(request, upgrade, backend, address, path)
-        return await session.run(info.subresource, options, translated=not to_kubelet)
+        return await session.run(info.subresource, options, translated=translated)
     except* (*GONE, ClientDisconnected):
         pass  # the client or the kubelet is gone, and the other side has been closed
     return SWITCHED
+
+
+def _translates(backend: Backend, subresource: str, kubelet: KubeletAddress) -> bool:
+    """Tell whether this server, not the kubelet, understands WebSockets of a session. Count where it does."""
+    if not backend.features.enabled(UNDERSTANDS[subresource]):
+        return False
+    to_kubelet = TRANSLATES in kubelet.features and backend.features.enabled(TRANSLATES)
+    backend.metrics.streams.routed(subresource, to_kubelet=to_kubelet)
+    return not to_kubelet
 
 
 async def _require_create(backend: Backend, context: Context) -> None:

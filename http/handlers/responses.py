@@ -10,7 +10,7 @@ from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.actors.writing.writes import Written
-from kubechronicle.api.codecs.negotiate import Representation
+from kubechronicle.api.codecs.negotiate import COMPRESSION, Representation
 from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
@@ -93,10 +93,15 @@ async def list_response(backend: Backend, request: Request, encoder: EntryEncode
     if isinstance(body, bytes):
         return bytes_response(200, encoder.form, body)
     headers = [("content-type", encoder.form.content_type), CACHE_CONTROL]
-    if takes_gzip(request):
+    if _gzips(backend, request):
         body = await backend.compression.list_body(body, encoder.items_variant, listing.entries)
         headers += GZIPPED
     return Response(200, [*headers, ("content-length", str(body.length))], body)
+
+
+def _gzips(backend: Backend, request: Request) -> bool:
+    """Tell whether a long answer is compressed."""
+    return backend.features.enabled(COMPRESSION) and takes_gzip(request)
 
 
 def is_long(response: Response) -> bool:
@@ -108,7 +113,7 @@ def is_long(response: Response) -> bool:
 async def compressed(backend: Backend, request: Request, response: Response) -> Response:
     """Compress a long answer if the client accepts that."""
     body = response.body
-    if isinstance(body, bytes) and takes_gzip(request):
-        response.body = await backend.compression.bytes(body)
+    if isinstance(body, bytes) and _gzips(backend, request):
+        response.body = await backend.compression.whole(body)
         response.headers += GZIPPED
     return response

@@ -12,16 +12,15 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import trio
 from prometheus_client import Histogram
 
 from kubechronicle.actors.conversion.converted_cursor import ConvertedCursor
-from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.actors.store import Served
-from kubechronicle.api.codecs.negotiate import JSON
+from kubechronicle.api.codecs.negotiate import JSON, WATCH_COMPRESSION
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.list_options import ListOptions
 from kubechronicle.api.meta.options import go_seconds
@@ -37,24 +36,23 @@ from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.handlers.revisions import check_list
 from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
-from kubechronicle.http.representation.answers import CACHE_CONTROL, watch_form
+from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, takes_gzip, watch_form
+from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
 from kubechronicle.http.representation.event_encoder import EventEncoder, NoForm
+from kubechronicle.http.representation.frames import CHUNK_BYTES, JoinedFrames, is_slow, joined
 from kubechronicle.http.request_metrics import bucket_of
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).
 BOOKMARK_INTERVAL = 60.0
 # Seconds before the watch ends when the last bookmark is sent, so that the client resumes from a recent revision.
 LAST_BOOKMARK = 2.0
-# Bytes of frames joined into one write.
-CHUNK_BYTES = 64 * 1024
 # Number and bytes of the initial events encoded at once. The next ones are encoded when the client has read these, so
 # that a slow client holds only one part in memory.
 INITIAL_PART = 500
 INITIAL_BYTES = 256 * 1024
 # Number of initial events from which a watch waits for its turn before each part of them.
 MANY_INITIAL = 100
-MANY_BYTES = 1024 * 1024  # of the events of a batch, from which their frames are made in a thread
 # Seconds between two attempts to read the log while it is unavailable.
 LOG_RETRY = 1.0
 
@@ -105,8 +103,19 @@ async def watch(
         chosen = next(iter(request.subprotocols), None)
         await send_stream(request, chosen, _messages(stream, text=text), text=text)
         return SWITCHED
+    headers = [("content-type", form.stream_content_type), CACHE_CONTROL]
+    if _is_compressed(backend, request, options):
+        stream.compress_by(backend.compression)
+        headers += GZIPPED
     stream.push_by(request.exchange.push)
-    return Response(200, [("content-type", form.stream_content_type), CACHE_CONTROL], stream)
+    return Response(200, headers, stream)
+
+
+def _is_compressed(backend: Backend, request: Request, options: ListOptions) -> bool:
+    """Tell whether a watch is sent in gzip: one that begins with the state, and marks its end."""
+    if not options.send_initial_events or not options.allow_watch_bookmarks:
+        return False
+    return backend.features.enabled(WATCH_COMPRESSION) and takes_gzip(request)
 
 
 def _encoder(backend: Backend, request: Request, context: Context, rt: ResourceType) -> EventEncoder:
@@ -117,17 +126,6 @@ def _encoder(backend: Backend, request: Request, context: Context, rt: ResourceT
     encoder = EventEncoder(rt, form, include_object=include, as_of=as_of, cache=backend.encodings)
     encoder.check_rows()
     return encoder
-
-
-class _JoinedFrames:
-    """Frames of one batch, joined, and the buckets of their sizes."""
-
-    __slots__ = ("buckets", "frame", "size")
-
-    def __init__(self, frames: list[bytes]) -> None:
-        self.buckets = tuple(map(bucket_of, frames))
-        self.frame = frames[0] if len(frames) == 1 else b"".join(frames)
-        self.size = len(self.frame)
 
 
 class WatchStream:
@@ -143,7 +141,8 @@ class WatchStream:
         rt, form = encoder.rt, encoder.form
         self._watching = watching
         self._matches = watching.matches
-        self._representation = (rt, form.media_type, form.kind, form.version)
+        self._representation = (rt, form.media_type, form.kind, form.version, "")
+        self._compression: Compression | None = None
         self._encoder = encoder
         self._cursor = watching.cursor
         self._ends = ends
@@ -183,6 +182,11 @@ class WatchStream:
             measure = durations.labels(rt.group, rt.version, rt.plural, scope)
             self._listed = lambda: measure.observe(time.time() - context.received)
 
+    def compress_by(self, compression: Compression) -> None:
+        """Send each write as a gzip member of its own, so that a watch that waits holds no state of a compressor."""
+        self._compression = compression
+        self._representation = (*self._representation[:-1], "gzip")
+
     def _give_seats_back(self) -> None:
         if self._seats is not None:
             self._seats.end()
@@ -216,7 +220,7 @@ class WatchStream:
         if frames is None:
             if is_slow(self._encoder, batch):
                 return False
-            frames = _JoinedFrames(self._frames_of(batch))
+            frames = JoinedFrames(self._frames_of(batch), gzipped=self._compression is not None)
             if self._matches is None:  # the frames are the same for all watchers of one representation
                 batch.encodings[self._representation] = frames
         if frames.buckets:
@@ -234,10 +238,9 @@ class WatchStream:
             if frames is None:
                 await self.aclose()
                 raise StopAsyncIteration
-            if len(frames) == 1:
-                return frames[0]
-            self._writes.extend(_joined(frames))
-        return self._writes.popleft()
+            self._writes.extend(frames if len(frames) == 1 else joined(frames))
+        write = self._writes.popleft()
+        return write if self._compression is None or not write else await self._compression.member(write)
 
     async def aclose(self) -> None:
         if self._open:
@@ -359,12 +362,6 @@ class WatchStream:
         return [self._encoder.bookmark(self._bookmarked)]
 
 
-def is_slow(encoder: EventEncoder, events: Sequence[Event]) -> bool:
-    """Return True if the frames of these events must be made in a thread: large objects are encoded, or many rows."""
-    work = [encoder.work(event.entry) for event in events]
-    return max(work, default=0) > LARGE_BYTES or sum(work) > MANY_BYTES
-
-
 def _take_none(batch: EventBatch) -> bool:
     """Take no batch."""
     return False
@@ -374,20 +371,6 @@ def _bookmark_time(ends: float) -> float:
     """Return when the next bookmark is due; ``inf`` shortly before the end, as in watches of two seconds or less."""
     now, last = trio.current_time(), ends - LAST_BOOKMARK
     return min(now + BOOKMARK_INTERVAL * (0.75 + random.random() / 2), last) if now < last else math.inf
-
-
-def _joined(frames: list[bytes]) -> Iterator[bytes]:
-    """Join frames into writes of bounded size."""
-    pending: list[bytes] = []
-    size = 0
-    for frame in frames:
-        pending.append(frame)
-        size += len(frame)
-        if size >= CHUNK_BYTES:
-            yield b"".join(pending)
-            pending, size = [], 0
-    if pending:
-        yield b"".join(pending)
 
 
 async def _messages(stream: WatchStream, *, text: bool) -> AsyncIterator[bytes]:

@@ -152,6 +152,9 @@ class HttpExchange(Generic[Encoded]):
         self._host = host
         self._chunks: deque[bytes] = deque()
 
+    def leave(self) -> object:
+        """Implement Exchange. HTTP/1.1 sends no such thing."""
+
     # --- the protocol's side ---
 
     def feed(self, data: bytes) -> bool:

@@ -98,6 +98,7 @@ class _Import:
         pages = self.source.pages(listed, revision)
         try:
             while (page := await trio.to_thread.run_sync(next, pages, None)) is not None:
+                await self.place.encryption.contents.draw_keys([listed.stored] * len(page))
                 await staging.put([row for obj in page if (row := self._row(listed, obj, revision)) is not None])
         except ApiError as error:
             self.report.add_problem(listed.path, f"the list is refused: {error}")

@@ -152,6 +152,7 @@ class EtcdImport:
             raise OperatorError(
                 f"revision {change.revision} changed several objects at once, which kube-apiserver never does"
             )
+        await self.contents.draw_keys([stored.key.resource])
         body = self.contents.encrypted(stored.key, stored.body)
         created = change.create_revision or (former.create_revision if former is not None else change.revision)
         imported = ImportedChange(

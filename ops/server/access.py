@@ -14,6 +14,7 @@ from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.legacy_tokens import TokenUses
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
+from kubechronicle.http.authentication.oidc.validation import KEYS_GATE
 from kubechronicle.http.authentication.service_accounts import ServiceAccountTokens
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision
@@ -29,7 +30,8 @@ def jwt_authenticators(plan: Plan, outgoing: Outgoing) -> JwtAuthenticators | No
         return None
     from kubechronicle.http.authentication.oidc.authenticator import JwtAuthenticators  # few servers need it
 
-    return JwtAuthenticators(plan.jwt, outgoing, server=plan.server)
+    tells_keys = plan.features.enabled(KEYS_GATE)
+    return JwtAuthenticators(plan.jwt, outgoing, server=plan.server, tells_keys=tells_keys)
 
 
 def authentication_chain(

@@ -99,7 +99,7 @@ def check_inputs(settings: Settings, addresses: ListenAddresses) -> Inputs:
     features = feature_gates(settings)
     warn_of_gates(settings, features)
     authentication.check(settings)
-    service_account_keys.check(settings)
+    service_account_keys.check(settings, features)
     authorization = authorization_plan(settings)
     admission_plugins = chosen_plugins(settings, authorization)
     admission = plugin_configurations(settings, admission_plugins)

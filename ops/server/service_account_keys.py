@@ -18,12 +18,14 @@ import trio
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.subresources.token_request import EXTENDED_SECONDS, MIN_SECONDS, POD_SECONDS
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.locks import locked
 from kubechronicle.ops.pki import write_whole
+from kubechronicle.ops.settings.feature_gates import SIGNER_GATE
 from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ ENDPOINT: Final = "--service-account-signing-endpoint"
 _ABSTRACT_SOCKET: Final = re.compile(r"@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+")
 
 
-def check(settings: Settings) -> None:
+def check(settings: Settings, features: FeatureGates) -> None:
     """Check everything that can be checked without making a key. Raise OperatorError."""
     issuers = settings.service_account_issuer
     if not issuers:
@@ -55,6 +57,8 @@ def check(settings: Settings) -> None:
         raise OperatorError("--service-account-max-token-expiration: must be between 1h and 2^32 seconds, or 0s")
     endpoint = settings.service_account_signing_endpoint
     if endpoint is not None:
+        if not features.enabled(SIGNER_GATE):
+            raise OperatorError(f"{ENDPOINT}: requires enabling {SIGNER_GATE} feature gate")
         if settings.service_account_signing_key_file is not None or settings.service_account_key_file is not None:
             raise OperatorError(
                 f"{ENDPOINT}: leave out --service-account-signing-key-file and --service-account-key-file"

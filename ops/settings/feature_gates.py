@@ -10,29 +10,36 @@ from kubechronicle.actors.loops.gated import elections, storage_versions
 from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.kinds import GATED_FIELDS, STRATEGIES
 from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
-from kubechronicle.api.codecs.negotiate import CBOR_GATE
+from kubechronicle.api.codecs.negotiate import CBOR_GATE, COMPRESSION_GATES
 from kubechronicle.api.configuration import webhook_admission
+from kubechronicle.api.configuration.encryption import KMS_V1_GATE
 from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
 from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
+from kubechronicle.api.flow_control.queues import SIZES_GATE
 from kubechronicle.api.meta.options import UNSAFE_GATE
 from kubechronicle.api.registry.discovery import HASH_GATE
 from kubechronicle.api.registry.resources import GATES as GATES_OF_RESOURCES
 from kubechronicle.api.subresources.pod_log import SPLIT_STREAMS
-from kubechronicle.api.subresources.pod_streams import REQUIRES_CREATE
+from kubechronicle.api.subresources.pod_streams import REQUIRES_CREATE, WEBSOCKET_GATES
 from kubechronicle.api.subresources.token_request import HOOKS_GATE, UIDS_GATE
-from kubechronicle.http.authentication import request_header, x509
-from kubechronicle.http.authentication.oidc.validation import EGRESS_GATE
+from kubechronicle.http.authentication import request_header, user, x509
+from kubechronicle.http.authentication.oidc.validation import EGRESS_GATE, KEYS_GATE
 from kubechronicle.http.authorization import impersonation, node
 from kubechronicle.http.operators import pages
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
+
+SIGNER_GATE: Final = "ExternalServiceAccountTokenSigner"
+"""The gate of --service-account-signing-endpoint; the emulated versions 1.34 and 1.35 can do without it."""
 
 log = logging.getLogger(__name__)
 
 NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
     HOOKS_GATE, *plugins.GATES.values(), *GATES_OF_RESOURCES.values(),
-    impersonation.GATE, x509.UID_GATE, request_header.UID_GATE, *node.GATES, *pages.GATES.values(), REQUIRES_CREATE,
+    impersonation.GATE, x509.UID_GATE, request_header.UID_GATE, *node.GATES, *pages.GATES.values(),
+    REQUIRES_CREATE, *WEBSOCKET_GATES, *COMPRESSION_GATES, KMS_V1_GATE,
+    user.ANONYMOUS_GATE, SIZES_GATE, KEYS_GATE, SIGNER_GATE,
     HASH_GATE, *node_restriction.GATES, elections.GATE, storage_versions.GATE, UIDS_GATE, SPLIT_STREAMS, EGRESS_GATE,
     "OpenAPIEnums",
     *GATES.values(), *GATES_OF_ROLES,

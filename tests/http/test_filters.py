@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import trio
 import yaml
-from in_process import MAPS, PROTOBUF, Answer, configmap, open_server
+from in_process import ADMIN, MAPS, PROTOBUF, Answer, configmap, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.errors import status
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.eventlog.errors import (
     Compacted,
     FutureRevision,
@@ -489,3 +490,24 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_error(
         with pytest.raises(ClientDisconnected):
             await server.assembly.application.application(request)
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("version", "token", "gate", "ends"),
+    [("2", "", True, 1), ("2", "wrong", True, 1), ("2", ADMIN, True, 0), ("1.1", "", True, 0), ("2", "", False, 0)],
+    ids=["anonymous", "refused", "known", "HTTP/1.1", "without the gate"],
+)
+async def test_connections_of_unknown_users_end(version: str, token: str, gate: bool, ends: int) -> None:
+    class Ending(BufferedExchange):
+        left = 0
+
+        def leave(self) -> None:
+            self.left += 1
+
+    gates = FeatureGates(given={"UnauthenticatedHTTP2DOSMitigation": gate})
+    async with open_server(features=gates) as server:
+        request = server.request("GET", "/livez", token=token)
+        request.http_version, request.exchange = version, Ending()
+        response = await server.assembly.application.application(request)
+        assert response.status == {"wrong": 401, "": 403}.get(token, 200)
+        assert request.exchange.left == ends

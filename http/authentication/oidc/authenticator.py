@@ -175,12 +175,19 @@ class JwtAuthenticators:
 
     ``clock``: seconds since the epoch
     ``server``: the name of this server in the cluster
+    ``tells_keys``: metrics tell of the keys of issuers
     """
 
     def __init__(
-        self, plan: JwtPlan, outgoing: Outgoing, *, server: str = "", clock: Callable[[], float] = time.time
+        self,
+        plan: JwtPlan,
+        outgoing: Outgoing,
+        *,
+        server: str = "",
+        tells_keys: bool = True,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self.metrics = JwtMetrics(server)
+        self.metrics = JwtMetrics(server, tells_keys=tells_keys)
         self.reloads = ReloadMetrics(
             prefix="apiserver_authentication_config_controller", subject="authentication configuration", server=server
         )

@@ -25,9 +25,9 @@ MAX_REASON: Final = 500
 
 
 class JwtMetrics(Collector):
-    """Metrics of all issuers. ``server``: the name of this server in the cluster."""
+    """Metrics of all issuers. ``server``: the name of this server in the cluster. ``tells_keys``: and their keys."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, *, tells_keys: bool = True) -> None:
         self._server = sha256_label(server)
         self._latency = Histogram(
             f"{_PREFIX}_latency_seconds",
@@ -37,6 +37,7 @@ class JwtMetrics(Collector):
             buckets=BUCKETS,
             registry=None,
         )
+        self._tells_keys = tells_keys
         self._fetched: dict[tuple[str, str], float] = {}  # by result and issuer's hash
         self._key_sets: dict[str, str] = {}
 
@@ -52,6 +53,8 @@ class JwtMetrics(Collector):
 
     def fetched(self, issuer: str, document: bytes | None) -> None:
         """Implement provider.KeyMetrics."""
+        if not self._tells_keys:
+            return
         name = sha256_label(issuer)
         self._fetched["failure" if document is None else "success", name] = time.time()
         if document is not None:

@@ -40,6 +40,8 @@ from kubechronicle.http.authentication.oidc.expressions import ClaimExpression, 
 MAX_ISSUERS: Final = 64
 MATCH_ANY: Final = "MatchAny"
 EGRESS_GATE: Final = "StructuredAuthenticationConfigurationEgressSelector"
+KEYS_GATE: Final = "StructuredAuthenticationConfigurationJWKSMetrics"
+"""The gate of metrics of issuers' keys."""
 EGRESS_TYPES: Final = ("controlplane", "cluster")
 _BOTH: Final = "claim and expression can't both be set"
 _NEITHER: Final = "claim or expression is required"

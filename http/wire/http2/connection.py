@@ -79,8 +79,7 @@ class Http2Protocol:
 
     async def drain(self) -> None:
         """Send GOAWAY (RFC 9113 §6.8): answer the streams so far, reject later ones, then end the connection."""
-        if not self._refusing and not self._closed:
-            self._leave()
+        if self._leave_once():
             await self._output.flush()
         self._streams.leave()
 
@@ -200,7 +199,7 @@ class Http2Protocol:
 
     def _start(self, stream_id: int, head: RequestHead, ends: bool) -> None:
         host, streams = self._host, self._streams
-        exchange = Http2Exchange(streams, self._output, host, stream_id, head.length)
+        exchange = Http2Exchange(streams, self._output, host, stream_id, head.length, self._leave_once)
         exchange.window, exchange.receive_window = self._send_window, streams.stream_window
         exchange.request = Request(
             method=head.method,
@@ -224,6 +223,13 @@ class Http2Protocol:
         if host.limits.goaway_chance and not self._refusing and random() < host.limits.goaway_chance:
             self._leave()
         self._workers.run(exchange)
+
+    def _leave_once(self) -> bool:
+        """Send GOAWAY with the next flush, unless it was sent. Tell whether it is to be sent."""
+        if self._refusing or self._closed:
+            return False
+        self._leave()
+        return True
 
     def _leave(self) -> None:
         """Send GOAWAY with the next flush: later streams are rejected, and the connection ends after the last one."""

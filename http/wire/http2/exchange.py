@@ -6,6 +6,7 @@ Lives here: the stream's windows and sending. connection.py receives, and stream
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -46,6 +47,7 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
     ``receive_window``: bytes that the client may send.
     ``owed``: bytes of the receive window not credited yet.
     ``left``: bytes left of the declared body; None without a declaration.
+    ``end_connection``: sends GOAWAY with the next flush, unless it was sent.
     """
 
     _encode = staticmethod(encode_headers)
@@ -54,6 +56,7 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
     closed = False  # reset by either side
     sent_end = False
     _finished = False
+    _is_last = False
     owed = 0
     _limited_until = math.inf
     _overdue = False
@@ -62,13 +65,24 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
     _held: list[bytes] | None = None
 
     def __init__(
-        self, streams: Streams, output: StreamOutput, host: ConnectionHost, stream_id: int, left: int | None
+        self,
+        streams: Streams,
+        output: StreamOutput,
+        host: ConnectionHost,
+        stream_id: int,
+        left: int | None,
+        end_connection: Callable[[], object],
     ) -> None:
         super().__init__(host)
+        self._end_connection = end_connection
         self._streams = streams
         self._output = output
         self.stream_id = stream_id
         self.left = left
+
+    def leave(self) -> None:
+        """Implement Exchange. GOAWAY follows the answer: some clients read nothing after it."""
+        self._is_last = True
 
     # --- its task ---
 
@@ -253,4 +267,6 @@ class Http2Exchange(HttpExchange[tuple[bytes, bytes]]):
         self._finished = True
         if self._buffered:  # unread: reset before it began, or ended by its deadline
             await self._discard_buffered()
+        if self._is_last:
+            self._end_connection()
         await self._streams.finished(self)

@@ -100,6 +100,17 @@ class EncryptionCollector(Collector):
         for provider, number in found.cached_keys.items():
             cached.add_metric([provider], number)
         yield from (told, invalid, cached)
+        fill = GaugeMetricFamily(
+            f"{ENVELOPE}_dek_cache_fill_percent", "Percent of the cache slots currently occupied by cached DEKs."
+        )
+        fill.add_metric([], found.key_cache_fill)
+        yield fill
+        yield histogram_family(
+            f"{ENVELOPE}_dek_cache_inter_arrival_time_seconds",
+            "Time (in seconds) of inter arrival of transformation requests.",
+            ["transformation_type"],
+            found.arrivals,
+        )
 
     def _grpc(self) -> Iterable[Metric]:
         """Yield the calls to key services, one message each way, by the names of the Go library."""

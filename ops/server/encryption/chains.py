@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
+
+import trio
 
 from kubechronicle.api.configuration import encryption
 from kubechronicle.api.configuration.encryption import (
+    DEFAULT_CACHE_SIZE,
     DEFAULT_TIMEOUT,
+    KMS_V1_GATE,
+    V1,
     EncryptionConfiguration,
     EncryptionKey,
     KMSConfiguration,
     ProviderConfiguration,
     secret_of,
+    version_of,
 )
 from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.api.values.durations import SECOND
@@ -23,11 +30,14 @@ from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.eventlog.encryption.ciphers import AesCbc, AesGcm, Cipher, Secretbox
 from kubechronicle.eventlog.encryption.errors import KeyServiceError
 from kubechronicle.eventlog.encryption.kms import EncryptedKey, KmsProvider, Status
+from kubechronicle.eventlog.encryption.kms_v1 import KmsV1Provider
 from kubechronicle.eventlog.encryption.providers import EncryptionProvider, Identity, ProviderChain, Sealed
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
 from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError, unix_socket
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
+
+log = logging.getLogger(__name__)
 
 # -- kms plugin --------------------------------------------------------------------------------------------------------
 #
@@ -36,11 +46,20 @@ from kubechronicle.ops.settings.settings import Settings
 # Status   {}                                                 -> version 1, healthz 2, key_id 3
 # Encrypt  plaintext 1, uid 2                                 -> ciphertext 1, key_id 2, annotations 3
 # Decrypt  ciphertext 1, uid 2, key_id 3, annotations 4       -> plaintext 1
+#
+# The first protocol (k8s.io/kms/apis/v1beta1/api.proto). Each request has its version, and so must the plugin.
+#
+# Version  version 1                                          -> version 1, runtime_name 2, runtime_version 3
+# Encrypt  version 1, plain 2                                 -> cipher 1
+# Decrypt  version 1, cipher 2                                -> plain 1
 
+T = TypeVar("T")
 SERVICE: Final = "/v2.KeyManagementService/"
+SERVICE_V1: Final = "/v1beta1.KeyManagementService/"
+VERSION_V1: Final = "v1beta1"
 
 
-class KmsPlugin:
+class _Plugin:
     """``endpoint``: unix:///path, or unix:///@name for an abstract socket. ``timeout``: seconds for each call.
 
     A plugin that is not there yet is waited for within the timeout, as kube-apiserver does.
@@ -51,26 +70,74 @@ class KmsPlugin:
         self._timeout = timeout
         self.channel = GrpcChannel(unix_socket(path[1:] if path.startswith("/@") else path))
 
-    async def status(self) -> Status:
-        answer = await self._call("Status", b"")
-        return Status(protobuf.text_of(answer, 1), protobuf.text_of(answer, 2), protobuf.text_of(answer, 3))
-
-    async def encrypt(self, uid: str, plaintext: bytes) -> EncryptedKey:
-        answer = await self._call("Encrypt", protobuf.field(1, plaintext) + protobuf.field(2, uid))
-        return EncryptedKey(protobuf.bytes_of(answer, 1), protobuf.text_of(answer, 2), protobuf.map_of(answer, 3))
-
-    async def decrypt(self, uid: str, key: EncryptedKey) -> bytes:
-        request = protobuf.field(1, key.data) + protobuf.field(2, uid) + protobuf.field(3, key.key_id)
-        return protobuf.bytes_of(await self._call("Decrypt", request + protobuf.map_field(4, key.annotations)), 1)
-
-    async def _call(self, method: str, request: bytes) -> protobuf.Message:
+    async def call(self, method: str, request: bytes, read: Callable[[protobuf.Message], T]) -> T:
+        """Return what ``read`` finds in the answer; it raises ValueError for a wrong one. KeyServiceError."""
         try:
-            answer = await self.channel.unary(SERVICE + method, request, timeout=self._timeout, wait_for_ready=True)
-            return protobuf.parse(answer)
+            answer = await self.channel.unary(method, request, timeout=self._timeout, wait_for_ready=True)
+            return read(protobuf.parse(answer))
         except GrpcError as error:
             raise KeyServiceError(error.code, str(error)) from None
         except ValueError as error:
             raise KeyServiceError("Internal", f"rpc error: code = Internal desc = {error}") from None
+
+
+class KmsPlugin(_Plugin):
+    """A plugin with the protocol of KMS v2."""
+
+    async def status(self) -> Status:
+        return await self.call(SERVICE + "Status", b"", _status)
+
+    async def encrypt(self, uid: str, plaintext: bytes) -> EncryptedKey:
+        request = protobuf.field(1, plaintext) + protobuf.field(2, uid)
+        return await self.call(SERVICE + "Encrypt", request, _encrypted_key)
+
+    async def decrypt(self, uid: str, key: EncryptedKey) -> bytes:
+        request = protobuf.field(1, key.data) + protobuf.field(2, uid) + protobuf.field(3, key.key_id)
+        return await self.call(SERVICE + "Decrypt", request + protobuf.map_field(4, key.annotations), _first_bytes)
+
+
+def _status(answer: protobuf.Message) -> Status:
+    return Status(protobuf.text_of(answer, 1), protobuf.text_of(answer, 2), protobuf.text_of(answer, 3))
+
+
+def _encrypted_key(answer: protobuf.Message) -> EncryptedKey:
+    return EncryptedKey(protobuf.bytes_of(answer, 1), protobuf.text_of(answer, 2), protobuf.map_of(answer, 3))
+
+
+def _first_bytes(answer: protobuf.Message) -> bytes:
+    return protobuf.bytes_of(answer, 1)
+
+
+class KmsV1Plugin(_Plugin):
+    """A plugin with the protocol of KMS v1, whose version is checked before the first call."""
+
+    def __init__(self, endpoint: str, timeout: float) -> None:
+        super().__init__(endpoint, timeout)
+        self._checking = trio.Lock()
+        self._checked = False
+
+    async def encrypt(self, plain: bytes) -> bytes:
+        return await self._ask("Encrypt", plain)
+
+    async def decrypt(self, cipher: bytes) -> bytes:
+        return await self._ask("Decrypt", cipher)
+
+    async def _ask(self, method: str, data: bytes) -> bytes:
+        version = protobuf.field(1, VERSION_V1)
+        async with self._checking:
+            if not self._checked:
+                await self._check(version)
+        return await self.call(SERVICE_V1 + method, version + protobuf.field(2, data), _first_bytes)
+
+    async def _check(self, request: bytes) -> None:
+        try:
+            found = await self.call(SERVICE_V1 + "Version", request, lambda answer: protobuf.text_of(answer, 1))
+        except KeyServiceError as error:
+            raise KeyServiceError(error.code, f"failed get version from remote KMS provider: {error}") from None
+        if found != VERSION_V1:
+            text = f"KMS provider api version {found} is not supported, only {VERSION_V1} is supported now"
+            raise KeyServiceError("", text)
+        self._checked = True
 
 
 # -- chains ------------------------------------------------------------------------------------------------------------
@@ -82,11 +149,15 @@ NO_SECRETBOX_KEY: Final = "no matching key was found for the provided Secretbox 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A key service of the configuration. ``timeout``: seconds for each call."""
+    """A key service of the configuration. ``timeout``: seconds for each call, and for both of a check of KMS v1."""
 
-    provider: KmsProvider
-    service: KmsPlugin
+    provider: KmsProvider | KmsV1Provider
+    service: KmsPlugin | KmsV1Plugin
     timeout: float
+
+    @property
+    def is_v1(self) -> bool:
+        return isinstance(self.provider, KmsV1Provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +187,7 @@ def _link(
     if provider.kms is not None:
         plugin = _plugin(provider.kms, statistics)
         plugins.append(plugin)
-        return f"{PREFIX}kms:v2:{provider.kms.name}:".encode(), plugin.provider
+        return f"{PREFIX}kms:{version_of(provider.kms)}:{provider.kms.name}:".encode(), plugin.provider
     if provider.aesgcm is not None:
         return b"k8s:enc:aesgcm:v1:", _keys(provider.aesgcm.keys, AesGcm, NO_AES_KEY, statistics)
     if provider.aescbc is not None:
@@ -135,6 +206,10 @@ def _keys(
 
 def _plugin(kms: KMSConfiguration, statistics: EncryptionStatistics) -> Plugin:
     timeout = (DEFAULT_TIMEOUT if kms.timeout is None else kms.timeout) / SECOND
+    if version_of(kms) == V1:
+        first = KmsV1Plugin(kms.endpoint, timeout)
+        size = DEFAULT_CACHE_SIZE if kms.cachesize is None else kms.cachesize
+        return Plugin(KmsV1Provider(kms.name, first, statistics, size), first, 2 * timeout)
     service = KmsPlugin(kms.endpoint, timeout)
     return Plugin(KmsProvider(kms.name, service, statistics), service, timeout)
 
@@ -149,12 +224,16 @@ FLAG = "encryption-provider-config"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncryptionPlan:
-    """The configuration, its file and content. ``reload``: follow the file while the server runs."""
+    """The configuration, its file and content. ``reload``: follow the file while the server runs.
+
+    ``kms_v1``: key services of KMS v1 are allowed.
+    """
 
     configuration: EncryptionConfiguration
     file: Path
     content: bytes
     reload: bool = False
+    kms_v1: bool = False
 
 
 def encryption_plan(settings: Settings) -> EncryptionPlan | None:
@@ -166,9 +245,21 @@ def encryption_plan(settings: Settings) -> EncryptionPlan | None:
         return None
     try:
         content = file.read_bytes()
-        configuration = encryption.load(content)
+        kms_v1 = _allows_kms_v1(settings)
+        configuration = encryption.load(content, kms_v1=kms_v1)
     except OSError as error:
         raise OperatorError(f"--{FLAG}: cannot read {file}: {error.strerror}") from None
     except ConfigFileError as error:
         raise OperatorError(f"--{FLAG}: {file}: {error}") from None
-    return EncryptionPlan(configuration=configuration, file=file, content=content, reload=reload)
+    if kms_v1 and any(version_of(kms) == V1 for kms in encryption.key_services(configuration)):
+        log.warning(encryption.KMS_V1)
+    return EncryptionPlan(configuration=configuration, file=file, content=content, reload=reload, kms_v1=kms_v1)
+
+
+def _allows_kms_v1(settings: Settings) -> bool:
+    """Tell whether the gate of KMS v1 is on. OperatorError: the gates are wrong."""
+    if settings.feature_gates is None:
+        return False
+    from kubechronicle.ops.settings.feature_gates import feature_gates  # commands start faster without it
+
+    return feature_gates(settings).enabled(KMS_V1_GATE)

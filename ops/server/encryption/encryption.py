@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import trio
@@ -48,6 +49,7 @@ class Encryption:
             self._current = build(plan.configuration, self._statistics)
             self.contents.use(self._current.chains)
         self._server = server
+        self._kms_v1 = plan is not None and plan.kms_v1
         self._reloads = ReloadMetrics("apiserver_encryption_config_controller", "encryption configuration", server)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -77,10 +79,18 @@ class Encryption:
         return EncryptedLog(log, self.contents)
 
     def checks(self) -> list[HealthCheck]:
-        """Return the health check of the key services, if there can be any."""
+        """Return the health checks of the key services: one for all, or one for each if there are some of KMS v1.
+
+        One for all where they may change: with reloads.
+        """
         if self._plan is None or not (self._plan.reload or self._current.plugins):
             return []
-        return [HealthCheck("kms-providers", self._check_health, live=False, healthz=True)]
+        if self._plan.reload or not any(plugin.is_v1 for plugin in self._current.plugins):
+            return [HealthCheck("kms-providers", self._check_health, live=False, healthz=True)]
+        return [
+            HealthCheck(f"kms-provider-{number}", partial(_check, plugin), live=False, healthz=True)
+            for number, plugin in enumerate(self._current.plugins)
+        ]
 
     def collectors(self) -> list[Collector]:
         if self._plan is None:
@@ -96,18 +106,19 @@ class Encryption:
             async with trio.open_nursery() as nursery:
                 for plugin in plugins:
                     await nursery.start(plugin.service.channel.run)
-                    await nursery.start(plugin.provider.run)
+                    await nursery.start(plugin.provider.health.run)
                 task_status.started()
 
     async def _check_first(self, plugin: Plugin) -> None:
-        if problem := await plugin.provider.check():
+        if problem := await plugin.provider.health.check():
             log.error("A key service is not healthy", extra={"provider": plugin.provider.name, "err": problem})
 
     def _check_health(self) -> None:
         problems = []
         for number, plugin in enumerate(self._current.plugins):
-            plugin.provider.request_check()
-            if problem := plugin.provider.last_problem:
+            try:
+                _check(plugin)
+            except Unhealthy as problem:
                 problems.append(f"kms-provider-{number}: {problem}")
         if problems:
             raise Unhealthy(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
@@ -119,7 +130,7 @@ class Encryption:
         if not content:
             raise Unusable("it is empty")
         try:
-            configuration = encryption.load(content)
+            configuration = encryption.load(content, kms_v1=self._kms_v1)
         except ConfigFileError as error:
             raise Unusable(str(error)) from None
         new, scope = build(configuration, self._statistics), trio.CancelScope()
@@ -138,11 +149,18 @@ class Encryption:
         problems: list[str] = []
         with trio.move_on_after(max(PATIENCE, 2 * sum(plugin.timeout for plugin in plugins))):
             while True:
-                problems = [problem for plugin in plugins if (problem := await plugin.provider.check())]
+                problems = [problem for plugin in plugins if (problem := await plugin.provider.health.check())]
                 if not problems:
                     return
                 await trio.sleep(POLL)
         raise NotLoadedYet(f"a key service is not healthy: {problems[0] if problems else 'it does not answer'}")
+
+
+def _check(plugin: Plugin) -> None:
+    """Raise Unhealthy with the problem that the last check has found. Let another one be made soon."""
+    plugin.provider.health.request_check()
+    if problem := plugin.provider.health.last_problem:
+        raise Unhealthy(problem)
 
 
 async def _retire(plugins: Sequence[Plugin], scope: trio.CancelScope) -> None:

@@ -143,6 +143,16 @@ def test_providers(provider: str, found: str) -> None:
     assert K32 not in text
 
 
+def test_a_key_service_of_kms_v1_needs_its_gate() -> None:
+    text = one("[secrets]", "kms: {name: a, endpoint: 'unix:///x', cachesize: 5}")
+    assert problem(text) == (
+        "error while building transformers: KMSv1 is deprecated and will only receive security updates going forward. "
+        "Use KMSv2 instead.  Set --feature-gates=KMSv1=true to use the deprecated KMSv1 feature."
+    )
+    (kms,) = encryption.key_services(encryption.load(text.encode(), kms_v1=True))
+    assert (encryption.version_of(kms), kms.cachesize) == ("v1", 5)
+
+
 def test_names_of_key_services_are_unique() -> None:
     kms = "kms: {apiVersion: v2, name: a, endpoint: 'unix:///x'}"
     assert problem(one("[secrets]", kms, kms)) == (

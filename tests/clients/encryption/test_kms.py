@@ -77,3 +77,42 @@ def test_a_plugin_is_rotated_slow_killed_and_back(place: Path, plugin: Plugin, s
     server.stop()
     assert files_with(server.data_dir, PLANTED) == []
     server.verify()
+
+
+def test_a_plugin_of_kms_v1(place: Path, plugin: Plugin, servers: Any) -> None:
+    """Each value has a key of its own; a plugin that is gone refuses writes, and reads of memory go on."""
+    plugin.kill9()
+    plugin.set(protocol="v1beta1")
+    plugin.start()
+    provider = {"kms": plugin.provider["kms"] | {"apiVersion": "v1", "cachesize": 10}}
+    file = write_configuration(place / "encryption.json", provider, {"identity": {}})
+    server: Server = servers(file, "--feature-gates=KMSv1=true").start()
+    api = server.api()
+    for name in ("a", "b"):
+        api.create(SECRETS, secret(name, PLANTED))
+    calls = [line.split()[0] for line in plugin.calls if line.split()[0] in ("version", "encrypt", "decrypt")]
+    assert calls == ["version", "encrypt", "decrypt", "encrypt", "encrypt"]  # the first pair is the check of the health
+    assert api.request("GET", "/healthz/kms-providers").body == b"ok"
+    api.close()
+    server.stop()
+    server.start()
+    api = server.api()
+    assert [text_of(each) for each in api.get(SECRETS)["items"]] == [PLANTED, PLANTED]
+    assert metric(server, "apiserver_envelope_encryption_dek_cache_fill_percent") == [
+        "apiserver_envelope_encryption_dek_cache_fill_percent 0.2"
+    ]
+    plugin.kill9()
+    assert "rpc error: code = " in api.request("POST", SECRETS, secret("c", PLANTED)).expect(500)["message"]
+    assert text_of(api.get(SECRETS + "/a")) == PLANTED
+    plugin.set(version="v1beta0")
+    plugin.start()
+    api.close()
+    server.stop()
+    server.start(healthy=False)
+    api = server.api()
+    wrong = "KMS provider api version v1beta0 is not supported, only v1beta1 is supported now"
+    assert wrong in api.request("GET", SECRETS + "/a").expect(500)["message"]
+    api.close()
+    server.stop()
+    assert files_with(server.data_dir, PLANTED) == []
+    server.verify()

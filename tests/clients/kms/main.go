@@ -1,9 +1,11 @@
-// Program kms-plugin is a KMS v2 plugin for the tests of encryption at rest: the gRPC service of k8s.io/kms/pkg/service,
+// Program kms-plugin is a KMS plugin for the tests of encryption at rest: the gRPC service of k8s.io/kms/pkg/service,
 // over keys derived from their ids. Whatever must change while it runs stands in a JSON file, read at each call:
 //
 //	{"key": "2", "delay": "5s", "health": "ok", "refuse": ["1"], "annotations": {"version.encryption.example": "1"}}
 //
 // key: the id of the key that encrypts. delay: how long each call takes. refuse: ids of keys that do not decrypt.
+//
+// With "protocol": "v1beta1", it serves KMS v1 instead; "version" is what its Version tells.
 //
 // Usage: kms-plugin SOCKET CONTROL-FILE. It prints one line per call: its name, and the id of the key.
 package main
@@ -17,10 +19,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"time"
 
+	"google.golang.org/grpc"
+	"k8s.io/kms/apis/v1beta1"
 	"k8s.io/kms/pkg/service"
 )
 
@@ -30,6 +35,8 @@ type control struct {
 	Health      string            `json:"health"`
 	Refuse      []string          `json:"refuse"`
 	Annotations map[string]string `json:"annotations"`
+	Protocol    string            `json:"protocol"`
+	Version     string            `json:"version"`
 }
 
 type plugin struct{ file string }
@@ -121,12 +128,71 @@ func (p plugin) Decrypt(ctx context.Context, uid string, request *service.Decryp
 	return aead.Open(nil, request.Ciphertext[:size], request.Ciphertext[size:], []byte(request.KeyID))
 }
 
+// pluginV1 is the same plugin with the first protocol. Its ciphertext begins with the length of the key's id and the id.
+type pluginV1 struct {
+	v1beta1.UnsafeKeyManagementServiceServer
+	plugin
+}
+
+func (p pluginV1) Version(ctx context.Context, request *v1beta1.VersionRequest) (*v1beta1.VersionResponse, error) {
+	found, err := p.control(ctx, "version")
+	if err != nil {
+		return nil, err
+	}
+	version := found.Version
+	if version == "" {
+		version = request.Version
+	}
+	return &v1beta1.VersionResponse{Version: version, RuntimeName: "kms-plugin", RuntimeVersion: "0.0.1"}, nil
+}
+
+func (p pluginV1) Encrypt(ctx context.Context, request *v1beta1.EncryptRequest) (*v1beta1.EncryptResponse, error) {
+	answer, err := p.plugin.Encrypt(ctx, "", request.Plain)
+	if err != nil {
+		return nil, err
+	}
+	cipher := append([]byte{byte(len(answer.KeyID))}, answer.KeyID...)
+	return &v1beta1.EncryptResponse{Cipher: append(cipher, answer.Ciphertext...)}, nil
+}
+
+func (p pluginV1) Decrypt(ctx context.Context, request *v1beta1.DecryptRequest) (*v1beta1.DecryptResponse, error) {
+	if len(request.Cipher) == 0 || len(request.Cipher) <= int(request.Cipher[0]) {
+		return nil, errors.New("the ciphertext is too short")
+	}
+	end := 1 + int(request.Cipher[0])
+	inner := &service.DecryptRequest{KeyID: string(request.Cipher[1:end]), Ciphertext: request.Cipher[end:]}
+	plain, err := p.plugin.Decrypt(ctx, "", inner)
+	if err != nil {
+		return nil, err
+	}
+	return &v1beta1.DecryptResponse{Plain: plain}, nil
+}
+
+func serveV1(socket string, control plugin) error {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	v1beta1.RegisterKeyManagementServiceServer(server, pluginV1{plugin: control})
+	return server.Serve(listener)
+}
+
 func main() {
 	if len(os.Args) != 3 {
 		fmt.Fprintln(os.Stderr, "usage: kms-plugin SOCKET CONTROL-FILE")
 		os.Exit(2)
 	}
 	_ = os.Remove(os.Args[1])
+	var found control
+	if data, err := os.ReadFile(os.Args[2]); err == nil {
+		_ = json.Unmarshal(data, &found)
+	}
+	if found.Protocol == "v1beta1" {
+		fmt.Println("serving", os.Args[1])
+		fmt.Fprintln(os.Stderr, serveV1(os.Args[1], plugin{os.Args[2]}))
+		os.Exit(1)
+	}
 	server := service.NewGRPCService(os.Args[1], 10*time.Second, plugin{os.Args[2]})
 	fmt.Println("serving", os.Args[1])
 	if err := server.ListenAndServe(); err != nil {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kubechronicle.eventlog.encryption import kms, protobuf
+from kubechronicle.eventlog.encryption import key_services, kms, protobuf
 from kubechronicle.eventlog.encryption.contents import EncryptedContents, decode
 from kubechronicle.eventlog.encryption.errors import KeyServiceError, TransformError
 from kubechronicle.eventlog.encryption.kms import KmsProvider, hash_of, key_id_of
@@ -31,8 +31,8 @@ class Bench:
         self.contents = EncryptedContents({"*.*": ProviderChain([(PREFIX, self.provider)], statistics=self.statistics)})
 
     async def check(self) -> str:
-        self.now += kms.HEALTHY_TTL
-        return await self.provider.check()
+        self.now += key_services.HEALTHY_TTL
+        return await self.provider.health.check()
 
     def encrypted(self) -> bytes:
         return self.contents.encrypted(KEY, BODY)
@@ -92,9 +92,9 @@ async def test_writes_fail_when_the_key_was_not_confirmed_in_time_and_reads_go_o
         "failed to perform status section of the healthz check for KMS Provider vault, error: rpc error: "
         "code = Unavailable desc = gone"
     )
-    bench.now += kms.WRITE_TTL - 2 * kms.HEALTHY_TTL
+    bench.now += kms.WRITE_TTL - 2 * key_services.HEALTHY_TTL
     assert bench.encrypted()
-    bench.now += 2 * kms.HEALTHY_TTL
+    bench.now += 2 * key_services.HEALTHY_TTL
     with pytest.raises(
         TransformError, match=r'encryptedDEKSource with keyID hash "sha256:6b86.*" expired at 1970-01-12T'
     ):
@@ -164,7 +164,7 @@ async def test_a_failed_decryption_names_its_reason_and_is_not_repeated_for_ever
         assert str(raised.value) == "failed to decrypt DEK, error: rpc error: code = Unavailable desc = gone"
         assert raised.value.code == "Unavailable"
     assert bench.service.calls == ["decrypt"]  # the second seed waits, as the service is unreachable
-    other.now += kms.PAUSE
+    other.now += key_services.PAUSE
     del bench.service.fails["decrypt"]
     for each in stored:
         assert (await other.contents.decrypted(KEY, each)).data == BODY

@@ -11,6 +11,7 @@ import trio
 from in_process import JOE, MAPS, Answer, InProcess, configmap, open_server
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.http.flow_control.measures import AFTER
 from kubechronicle.http.list_body import ListBody
 
@@ -181,6 +182,19 @@ async def test_an_abandoned_watch_gives_its_seat_back(autojump_clock: MockClock)
         async with server.watch(f"{MAPS}?watch=1", token=JOE):
             assert (await server.ask("GET", MAPS, token=JOE)).status == 429
         await (await begin_list(server)).aclose()
+
+
+async def test_a_list_takes_seats_by_the_bytes_of_its_objects_or_by_their_number() -> None:
+    for on, bytes_each, seats in ((True, 1500, 3), (False, 1500, 2), (True, 1, 1), (False, 1, 2)):
+        gates = FeatureGates(given={"SizeBasedListCostEstimate": on})
+        async with open_server(loops=True, features=gates) as server:
+            for number in range(110):
+                await server.post(MAPS, configmap(f"a-{number}") | {"data": {"text": "x" * bytes_each}})
+            labels = {"priority_level": "exempt", "flow_schema": "exempt"}
+            name = "apiserver_flowcontrol_work_estimated_seats_sum"
+            before = await server.metric(name, **labels) or 0
+            await server.get(MAPS)
+            assert (await server.metric(name, **labels) or 0) - before == seats
 
 
 async def test_a_write_with_watchers_takes_seats_for_its_events(autojump_clock: MockClock) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import zlib
 from typing import Any
 
 import pytest
 import trio
-from in_process import ADMIN, MAPS, PROTOBUF, configmap, open_server
-from trio.testing import wait_all_tasks_blocked
+from in_process import ADMIN, MAPS, PROTOBUF, InProcess, configmap, open_server
+from trio.testing import MockClock, wait_all_tasks_blocked
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.list_body import ListBody, stored_bytes, stored_items
@@ -150,3 +152,73 @@ async def test_long_lists_over_the_wire(wire: Any) -> None:
                 assert answer.status == 200
                 body = gzip.decompress(answer.body) if fields is not headers else answer.body
                 assert body == expected
+
+
+STATE = f"{MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+
+@pytest.mark.parametrize("accept", ["application/json", TABLE])
+@pytest.mark.parametrize("target", [STATE, f"{MAPS}?watch=1&allowWatchBookmarks=true"], ids=["asked", "by default"])
+async def test_watches_that_begin_with_the_state_are_compressed(
+    autojump_clock: MockClock, target: str, accept: str
+) -> None:
+    async with open_server() as server:
+        await server.post(MAPS, configmap("a", x="x" * 200_000))  # compressed in a thread
+        await server.post(MAPS, configmap("b"))
+        for _ in range(2):  # two watchers, who share the frames of later events
+            server.nursery.start_soon(read_members, server, f"{target}&timeoutSeconds=9", accept)
+        await wait_all_tasks_blocked()
+        for number in range(3):
+            await server.post(MAPS, configmap(f"c-{number}"))
+        await wait_all_tasks_blocked()
+
+
+async def read_members(server: InProcess, target: str, accept: str) -> None:
+    async with server.watch(target, headers={"accept": accept, **GZIP}) as watch:
+        assert watch.response.header("content-encoding") == "gzip"
+        assert watch.response.header("vary") == "Accept-Encoding"
+        members = []
+        while (chunk := await watch.chunk()) is not None:
+            members.append(gzip.decompress(chunk))  # each write is a member of its own
+    events = [json.loads(line) for line in b"".join(members).splitlines()]
+    found = [event["object"] if accept != TABLE else event["object"]["rows"][0]["object"] for event in events]
+    names = [each["metadata"].get("name") for each in found]
+    assert [name for name in names if name] == ["a", "b", "c-0", "c-1", "c-2"]
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "gates"),
+    [
+        (STATE, {}, {}),
+        (STATE, {"accept-encoding": "gzip;q=0, br"}, {}),
+        (f"{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion=1", GZIP, {}),
+        (STATE.replace("&allowWatchBookmarks=true", ""), GZIP, {}),
+        (STATE, GZIP, {"WatchListCompression": False}),
+    ],
+    ids=["not accepted", "refused", "no state", "no mark", "gate"],
+)
+async def test_other_watches_are_not(
+    autojump_clock: MockClock, target: str, headers: dict[str, str], gates: dict[str, bool]
+) -> None:
+    async with open_server(features=FeatureGates(given=gates)) as server:
+        await server.post(MAPS, configmap("a"))
+        async with server.watch(target, headers=headers) as watch:
+            assert watch.response.header("content-encoding") == ""
+            assert (await watch.event())[1] == "a"
+
+
+async def test_without_the_gate_answers_are_not_compressed() -> None:
+    """Neither lists nor objects nor discovery; OpenAPI documents are, as in kube-apiserver."""
+    paths = (MAPS, f"{MAPS}/a", "/apis")
+    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    for gates in ({}, {"APIResponseCompression": False}):
+        async with open_server(features=FeatureGates(given=gates)) as server:
+            for name in ("a", "b"):
+                await server.post(MAPS, configmap(name, x="x" * 200_000))
+            for path in paths:
+                accept = {"accept": aggregated} if path == "/apis" else {}
+                answer = await server.ask("GET", path, headers={**GZIP, **accept})
+                assert answer.status == 200
+                expected = "" if gates or (path == "/apis" and len(answer.body) <= compression.THRESHOLD) else "gzip"
+                assert answer.header("content-encoding") == expected, path
+            assert (await server.ask("GET", "/openapi/v2", headers=GZIP)).header("content-encoding") == "gzip"

@@ -569,3 +569,24 @@ def ask_by_records(served: Any, records: list[bytes]) -> bytes:
             except ssl.SSLWantReadError:
                 incoming.write(tcp.recv(MIB))
     return answer
+
+
+async def test_a_request_can_be_the_last_of_its_connection(wire: Any) -> None:
+    """HTTP/2 answers it, sends GOAWAY, and ends; HTTP/1.1 goes on."""
+
+    async def leave(request: Request) -> Response:
+        request.exchange.leave()
+        request.exchange.leave()
+        return Response(200, [], b"last")
+
+    served = await wire(leave)
+    http1, http2 = await served.http1(), await served.http2()
+    for _ in range(2):
+        await http1.send("GET", "/")
+        assert (await http1.answer()).status == 200
+    stream_id = await http2.send("GET", "/")
+    seen = await http2.until(lambda event: event is None)
+    goaways = [event for event in seen if isinstance(event, h2.events.ConnectionTerminated)]
+    assert [(each.error_code, each.last_stream_id) for each in goaways] == [(ErrorCodes.NO_ERROR, stream_id)]
+    data = [event.data for event in seen if isinstance(event, h2.events.DataReceived)]
+    assert data == [b"last"]

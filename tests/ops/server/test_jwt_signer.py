@@ -12,6 +12,7 @@ import trio
 from in_process import InProcess, open_server
 from service_account_tokens import claims_of, is_authenticated, request_token, robot, token_of
 
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.http.authentication import jws
@@ -28,7 +29,7 @@ ISSUED_FOR = {"service-account-issuer": "https://issuer.example"}
 async def issuer_at(path: Path, **flags: str) -> ServiceAccountIssuer:
     given = {name.replace("_", "-"): value for name, value in flags.items()}
     settings = load({**ISSUED_FOR, "service-account-signing-endpoint": str(path / "s"), **given}, environment={})
-    service_account_keys.check(settings)
+    service_account_keys.check(settings, FeatureGates())
     return await service_account_keys.make_issuer(settings, path / "pki")
 
 

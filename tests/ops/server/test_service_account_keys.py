@@ -9,6 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from kubechronicle.api.features.gates import FeatureGates
+from kubechronicle.api.features.versions import effective_version
 from kubechronicle.ops.commands import make_parser
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server import service_account_keys
@@ -59,13 +61,21 @@ def test_everything_can_be_named(tmp_path: Path) -> None:
         service_account_extend_token_expiration="false",
         service_account_jwks_uri="https://keys",
     )
-    service_account_keys.check(flags)
+    service_account_keys.check(flags, FeatureGates())
     issuer = service_account_keys.issuer_of(flags, tmp_path / "pki")
     assert not (tmp_path / "pki").exists()
     assert (issuer.issuers, issuer.audiences) == (("https://new", "https://old"), ("api", "vault"))
     assert [key.algorithm for key in issuer.verifying] == ["ES384", "ES384"]
     assert issuer.verifying[1].key_id == issuer.signing.verifying.key_id
     assert (issuer.max_expiration, issuer.extend_expiration, issuer.jwks_uri) == (7200, False, "https://keys")
+
+
+def test_an_external_signer_needs_its_gate() -> None:
+    flags = settings(service_account_signing_endpoint="@signer")
+    service_account_keys.check(flags, FeatureGates())
+    off = FeatureGates(effective_version(["1.35"], []), {"ExternalServiceAccountTokenSigner": False})
+    with pytest.raises(OperatorError, match="requires enabling ExternalServiceAccountTokenSigner feature gate"):
+        service_account_keys.check(flags, off)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +104,7 @@ def test_mistakes_are_reported(tmp_path: Path, flags: dict[str, str], why: str) 
         flags = {flag: value.replace(name, path) for flag, value in flags.items()}
     (flag,) = flags
     with pytest.raises(OperatorError, match=why) as raised:
-        service_account_keys.check(settings(**flags))
+        service_account_keys.check(settings(**flags), FeatureGates())
     assert str(raised.value).startswith(f"--{flag.replace('_', '-')}: ")
 
 

@@ -31,6 +31,7 @@ GATES: Final = {
     "deletion_costs": "PodDeletionCost",
     "nominations_end": "ClearingNominatedNodeNameAfterBinding",
     "resized_as_a_whole": "InPlacePodLevelResourcesVerticalScaling",
+    "resized_init_containers": "InPlacePodVerticalScalingInitContainers",
     "resized_volumes": "InPlacePodVerticalScalingMemoryBackedVolumes",
     "image_digests": "ImageVolumeWithDigest",
     "strict_addresses": "StrictIPCIDRValidation",
@@ -57,6 +58,7 @@ class PodOptions:
     ``nominations_end``: a bound pod has no new nominated node (KEP-5278).
     ``images_without_reference``: image volumes may lack a reference. No gate allows it, only an object that has one.
     ``resized_as_a_whole``: a resize may change these resources (KEP-5419).
+    ``resized_init_containers``: it may change those of init containers that are no sidecars (KEP-1287).
     ``resized_volumes``: it may change the size limits of volumes in memory.
     ``strict_addresses``: addresses have no leading zeros, and are no IPv4-mapped ones (KEP-4858).
     ``git_repositories``: nodes can mount gitRepo volumes, which are deprecated.
@@ -77,6 +79,7 @@ class PodOptions:
     nominations_end: bool = True
     images_without_reference: bool = False
     resized_as_a_whole: bool = True
+    resized_init_containers: bool = True
     resized_volumes: bool = False
     image_digests: bool = False
     strict_addresses: bool = True

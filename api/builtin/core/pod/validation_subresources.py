@@ -69,13 +69,18 @@ def resize(new: Object, old: Object, options: PodOptions = USUAL) -> list[Cause]
     for group in ("initContainers", "containers"):
         for index, (wanted, present) in enumerate(zip(spec.get(group) or (), held.get(group) or (), strict=True)):
             path = f"spec.{group}[{index}].resources"
+            if group == "initContainers" and not (options.resized_init_containers or _is_sidecar(present)):
+                continue
             causes += _removed_amounts(wanted.get("resources"), present.get("resources"), path, "resource")
     for wanted, present in zip(spec.get("containers") or (), held.get("containers") or (), strict=True):
         if _resized(wanted, present) != _with_plain_amounts(present):
             causes.append(forbidden("spec", _ONLY_AMOUNTS))
     pairs = zip(spec.get("initContainers") or (), held.get("initContainers") or (), strict=True)
     for index, (wanted, present) in enumerate(pairs):
-        causes += _init_container_resize(wanted, present, f"spec.initContainers[{index}]")
+        if options.resized_init_containers or _is_sidecar(wanted):
+            causes += _init_container_resize(wanted, present, f"spec.initContainers[{index}]")
+        elif wanted != present:
+            causes.append(forbidden("spec", "resources for non-sidecar init containers are immutable"))
     causes += _volume_resize(spec.get("volumes") or (), held.get("volumes") or ())
     if not causes and (spec.get("resources") is None) != (held.get("resources") is None):
         causes += [] if _has_amounts(spec.get("resources")) else [forbidden("spec", _ONLY_AMOUNTS)]
@@ -111,12 +116,17 @@ def _pod_level_resize(wanted: Object | None, present: Object | None) -> list[Cau
     return causes
 
 
+def _is_sidecar(container: Object) -> bool:
+    """Tell whether an init container runs beside the containers."""
+    return bool(container.get("restartPolicy") == "Always")
+
+
 def _init_container_resize(wanted: Object, present: Object, field: str) -> list[Cause]:
     causes: list[Cause] = []
     if _resized(wanted, present) != _with_plain_amounts(present):
         detail = "only cpu and memory resources for init or sidecar containers are mutable"
         causes.append(forbidden(field, detail))
-    if wanted.get("restartPolicy") != "Always" and _with_plain_amounts(wanted) != _with_plain_amounts(present):
+    if not _is_sidecar(wanted) and _with_plain_amounts(wanted) != _with_plain_amounts(present):
         detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
         policies = wanted.get("resizePolicy") or ()
         causes += [forbidden(field, detail) for each in policies if each.get("restartPolicy") == "RestartContainer"]

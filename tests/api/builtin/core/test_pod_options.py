@@ -179,3 +179,26 @@ def test_the_signal_that_stops_a_container(os: str | None, signal: str, message:
     causes = default_rules().of("pods").validate(given)
     assert [cause.field for cause in causes] == (["spec.containers[0].lifecycle.stopSignal"] if message else [])
     assert all(cause.message.startswith(message) for cause in causes)
+
+
+@pytest.mark.parametrize(
+    ("gates", "causes"),
+    [
+        (FeatureGates(), []),
+        (FeatureGates(effective_version(["1.36"], [])), []),
+        (FeatureGates(effective_version(["1.36"], []), {"InPlacePodVerticalScalingInitContainers": False}), ["spec"]),
+        (FeatureGates(effective_version(["1.35"], [])), ["spec"]),
+    ],
+)
+def test_a_resize_of_init_containers(gates: FeatureGates, causes: list[str]) -> None:
+    def sized(cpu: str, **more: Any) -> Object:
+        container = {"name": "i", "image": "i", "resources": {"requests": {"cpu": cpu}}, **more}
+        return pod(containers=[{"resources": {"requests": {"cpu": "1"}}}], initContainers=[container])
+
+    resize = KindRules(gates).of("pods").subresources["resize"]
+    assert resize.validate_update is not None
+    found = resize.validate_update(sized("2"), sized("1"))
+    assert [cause.field for cause in found] == causes
+    assert all("resources for non-sidecar init containers are immutable" in str(cause) for cause in found)
+    sidecar = {"restartPolicy": "Always"}
+    assert resize.validate_update(sized("2", **sidecar), sized("1", **sidecar)) == []
