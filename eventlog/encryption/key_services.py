@@ -1,4 +1,4 @@
-"""What the providers of both protocols of key services share: decrypted keys in memory, and the health of a service.
+"""Parts of both protocols of key services: decrypted keys in memory, and the health of a service.
 
 Invariants: keys in memory are bounded. One task asks the service for a key, however many wait for it, and a failed
 service is not asked again within PAUSE, so that a thousand values do not wait for a thousand timeouts.

@@ -59,7 +59,7 @@ ANONYMOUS_USER = User(name=ANONYMOUS, groups=(GROUP_UNAUTHENTICATED,))
 
 
 def is_anonymous(user: User) -> bool:
-    """Tell whether nobody has told who the user is."""
+    """Tell whether a user is unknown."""
     return user.name == ANONYMOUS or GROUP_UNAUTHENTICATED in user.groups
 
 
