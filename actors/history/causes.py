@@ -25,6 +25,7 @@ from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.api.explaining.causes import (
+    AUTOSCALERS,
     CONTROLLERS,
     NAMESPACES,
     Asked,
@@ -104,6 +105,8 @@ class _Chain:
         """Return the change that a question is about, from the log."""
         fact, owner = asked.fact, asked.owner
         resource, namespace, name, uid = fact.resource, fact.namespace, fact.name, fact.uid
+        if asked.about == "autoscaler":
+            return await self._autoscaler(changes, fact)
         if asked.about == "namespace":
             resource, namespace, name, uid = NAMESPACES, "", fact.namespace, ""
         elif asked.about == "node":
@@ -142,6 +145,28 @@ class _Chain:
             query = replace(query, until=chunk[-1][0].revision - 1)
             read += len(chunk)
         return seen
+
+    async def _autoscaler(self, changes: LogChanges, scaled: Fact) -> Seen | None:
+        """Return the last change of the autoscaler of an object that is not the controller's own report."""
+        query = ChangeQuery(
+            until=scaled.revision - 1,
+            namespaced=True,
+            namespace=scaled.namespace,
+            resources=(AUTOSCALERS,),
+            texts=(("user_name", Text(value=scaled.user, equal=False)),),
+        )
+        read = 0
+        while read < SEARCHED:
+            chunk = await changes.log.changes(query, limit=CHUNK)
+            for record, before in chunk:
+                fact = await self._fact(changes, record, before)
+                if fact.target == scaled.scaled:
+                    return _seen(fact)
+            if chunk.is_last(CHUNK):
+                return None
+            query = replace(query, until=chunk[-1][0].revision - 1)
+            read += len(chunk)
+        return None
 
     async def _fact(self, changes: LogChanges, record: Record, before: Record | None) -> Fact:
         readable, size = await changes.may_read(record), pair_size((record, before))

@@ -30,6 +30,9 @@ CONTROLLERS: Final = ("system:kube-", "system:node:", "system:apiserver", "syste
 """Prefixes of the users that react to changes of others. A CI system's account is no controller."""
 EVICTING: Final = ("node-controller", "taint-eviction-controller", "pod-garbage-collector")
 """Ends of the users that delete Pods because of their nodes."""
+SCALING: Final = ":horizontal-pod-autoscaler"
+"""End of the user that scales objects as a HorizontalPodAutoscaler says."""
+AUTOSCALERS: Final = "horizontalpodautoscalers.autoscaling"
 DELETING: Final = frozenset(("delete", "deletecollection", "evict"))
 MARK: Final = "metadata.deletionTimestamp"
 NAMESPACES: Final = "namespaces"
@@ -54,6 +57,7 @@ class Fact(NamedTuple):
     ``previous``: the revision of the object's change before, 0 for its first one.
     ``recorded``: the cause in the row of the log, 0 for none.
     ``node``: of a Pod.
+    ``target``: of an autoscaler, kind and name of the object that it scales: ``deployment/web``.
     """
 
     revision: int
@@ -67,6 +71,13 @@ class Fact(NamedTuple):
     previous: int = 0
     recorded: int = 0
     node: str = ""
+    target: str = ""
+
+    @property
+    def scaled(self) -> str:
+        """The kind and name of the object, as an autoscaler names its target."""
+        kind = str((self.document.get("object") or {}).get("kind") or self.resource.partition(".")[0].removesuffix("s"))
+        return f"{kind.lower()}/{self.name}"
 
     @property
     def is_controller(self) -> bool:
@@ -119,12 +130,19 @@ def fact_of(change: Change, document: Object, *, readable: bool) -> Fact:
         change.previous_revision,
         change.cause,
         str((state.get("spec") or {}).get("nodeName") or "") if change.resource == "pods" else "",
+        target_of(state) if change.resource == AUTOSCALERS else "",
     )
 
 
+def target_of(autoscaler: Object) -> str:
+    """Return the kind and name of the object that an autoscaler scales: ``deployment/web``."""
+    reference = (autoscaler.get("spec") or {}).get("scaleTargetRef") or {}
+    return f"{str(reference.get('kind', '')).lower()}/{reference.get('name', '')}"
+
+
 class Cause(NamedTuple):
-    """``of``: the kind of the object whose change is the cause: "object" (the same one), "owner", "namespace", "node";
-    "" for a recorded one."""
+    """``of``: the kind of the object whose change is the cause: "object" (the same one), "owner", "namespace", "node",
+    "autoscaler"; "" for a recorded one."""
 
     revision: int
     kind: Kind
@@ -134,11 +152,11 @@ class Cause(NamedTuple):
 class Asked(NamedTuple):
     """A question about the changes before ``fact``: the last one of ``about`` that controllers react to.
 
-    ``about``: the object, one of its owners, its namespace (its deletion), its node, or "mark": the change that marked
-    the object for deletion.
+    ``about``: the object, one of its owners, its namespace (its deletion), its node, its autoscaler (a person's change
+    of that), or "mark": the change that marked the object for deletion.
     """
 
-    about: Literal["object", "owner", "namespace", "node", "mark"]
+    about: Literal["object", "owner", "namespace", "node", "autoscaler", "mark"]
     fact: Fact
     owner: Owner | None = None
 
@@ -163,6 +181,11 @@ def cause_of(fact: Fact) -> Asking:
     if not fact.is_controller:
         return None
     own = yield Asked("object", fact)
+    if fact.user.endswith(SCALING) and (seen := (yield Asked("autoscaler", fact))) is not None:
+        later = own is not None and not own.is_controller and own.revision > seen.revision
+        if own is not None and later:
+            return Cause(own.revision, "inferred", "object")
+        return Cause(seen.revision, "inferred", "autoscaler")
     if fact.is_deletion and own is not None and own.is_deletion:
         return Cause(own.revision, "inferred", "object")
     above = []
@@ -212,6 +235,7 @@ class _Known:
         self._marks: dict[str, Seen] = {}  # by uid: the first request to delete it
         self._namespaces: dict[str, Seen] = {}  # by name: its deletion
         self._nodes: dict[str, Seen] = {}
+        self._autoscalers: dict[str, Seen] = {}  # by namespace and target
 
     def add(self, fact: Fact) -> None:
         seen = Seen(fact.revision, fact.is_deletion, fact.is_controller)
@@ -221,6 +245,8 @@ class _Known:
             self._namespaces.pop(fact.name, None)  # the name is used again
         if fact.is_deletion and fact.document["operation"] == "Update":
             self._marks.setdefault(fact.uid, seen)
+        if fact.target and not fact.is_controller:
+            self._autoscalers[f"{fact.namespace}/{fact.target}"] = seen
         if not fact.is_report or fact.uid not in self._latest:
             self._latest[fact.uid] = seen
             if fact.resource == "nodes":
@@ -228,6 +254,8 @@ class _Known:
 
     def answer(self, asked: Asked) -> Seen | None:
         fact = asked.fact
+        if asked.about == "autoscaler":
+            return self._autoscalers.get(f"{fact.namespace}/{fact.scaled}")
         by: Mapping[str, tuple[Mapping[str, Seen], str]] = {
             "object": (self._latest, fact.uid),
             "owner": (self._latest, asked.owner.uid if asked.owner is not None else ""),
@@ -251,6 +279,7 @@ _REACTIONS: Final[Mapping[str, str]] = {
     "owner": "it reacts to this change of an owner",
     "namespace": "the namespace was deleted",
     "node": "it reacts to this change of the Pod's node",
+    "autoscaler": "it scales as this autoscaler says",
 }
 
 

@@ -3,18 +3,15 @@
 
 import { choice, count, field, h, when, zoneName } from "./dom.js";
 import { Changes, deletionMark, number, resourceName, scopes, selector } from "./api.js";
-import { ChangeList, NOISE, link, user } from "./changes.js";
-import { originsOf } from "./origins.js";
-import { beforeChange, beforeDeletion, bringBack, withConsequences } from "./restore.js";
-import { isController, shortUser, thing } from "./words.js";
+import { ChangeList, NOISE, link } from "./changes.js";
+import { behind, isDeletion, originsOf } from "./origins.js";
+import { MADE, restoreOf } from "./restore.js";
 
 const SINCE = [["24h", "the last day"], ["7d", "the last week"], ["30d", "the last month"], ["", "as long as is kept"]];
 
 // Marks that are asked for at once.
 const TOGETHER = 6;
 const LISTED = 20; // objects that a row names
-// Kinds that controllers make: a restored one without its owner is collected.
-const MADE = new Set(["pods", "replicasets", "controllerrevisions", "endpointslices", "endpoints"]);
 
 export function deleted({ query, go, signal }) {
   const state = { ns: "", since: "7d", noise: "", replaced: "", ...Object.fromEntries(query) };
@@ -69,16 +66,6 @@ export function deleted({ query, go, signal }) {
 
 const object = (revision) => h("a.object", { href: link(revision) }, revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `), `${resourceName(revision.object)}/`, h("b", {}, revision.object.name));
 
-const isDeletion = (revision) => revision.operation === "Delete" || (revision.request?.verb ?? "").startsWith("delete");
-
-/** Whom to ask: the person or program behind the deletion, and what carried it out. */
-function behind(revision, origin) {
-  const own = revision.who.username ?? "";
-  if (!origin || (origin.who.username === own && origin.object.uid === revision.object.uid)) return user(revision);
-  const what = origin.object.uid === revision.object.uid ? "" : [isDeletion(origin) ? "deleted " : "changed ", thing(origin)];
-  return [user(origin), " ", what, own !== origin.who.username && h("small", {}, isController(own) ? ` carried out by ${shortUser(own)}` : "")];
-}
-
 /** Put the objects that went with another one into one row: that of the deleted object itself, or else of the newest. */
 function group(found, { origins }, replaced) {
   const rows = new Map();
@@ -94,14 +81,10 @@ function group(found, { origins }, replaced) {
   return [...rows.values()];
 }
 
-/** The restore that works: of the object whose deletion took this one with it, or before the change that removed it. */
+/** The restore that works, unless somebody has created the object again. */
 function back(revision, { again, marks, origins }, rest) {
   if (again.has(key(revision)) && again.get(key(revision)) > number(revision)) return h("span.faint", {}, "it has been created again since");
-  const origin = origins.get(revision.metadata.name);
-  const own = beforeDeletion(revision, marks.get(revision));
-  if (!origin) return MADE.has(revision.object.resource) ? h("span.faint", {}, "its controller makes such objects: restore its owner") : bringBack(own);
-  if (origin.object.uid === revision.object.uid) return bringBack(rest.length ? withConsequences(origin, own) : own);
-  return isDeletion(origin) ? [h("p.faint", {}, `with ${origin.object.name}:`), bringBack(withConsequences(origin, beforeDeletion(origin)))] : [h("p.faint", {}, `before ${origin.object.name} was changed:`), bringBack(beforeChange(origin))];
+  return restoreOf(revision, { origin: origins.get(revision.metadata.name), mark: marks.get(revision), rest });
 }
 
 const key = ({ object }) => `${object.namespace ?? ""}/${object.resource}/${object.name}`;

@@ -4,7 +4,8 @@ import { ago, count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, deletionMark, revision as one, scopes } from "./api.js";
 import { because, failed, link, operation, searched, summary, user } from "./changes.js";
 import { authorOf, Blame } from "./blame.js";
-import { beforeDeletion, bringBack, stateAt, undoing } from "./restore.js";
+import { behind, originsOf } from "./origins.js";
+import { bringBack, maker, restoreOf, stateAt, undoing } from "./restore.js";
 import { readers } from "./readers.js";
 import { scrubber } from "./scrub.js";
 import { sides } from "./sides.js";
@@ -71,7 +72,7 @@ export function object({ path, query, go, signal }) {
     const person = known.find((each) => !isController(each.who.username ?? ""));
     return [h(`span.chip${gone ? ".bad" : ".good"}`, {}, gone ? "deleted" : "exists"), " ",
       first.operation === "Create" ? ["created ", when(first.time), " by ", userName(first.who), " · "] : "",
-      "last changed ", ago(last.time), " by ", userName(last.who), person && person !== last ? [" · last by a person: ", h("a", { href: link(person) }, ago(person.time)), " by ", userName(person.who)] : ""].flat(Infinity).filter(Boolean);
+      "last changed ", ago(last.time), " by ", userName(last.who), person && person !== last && !gone ? [" · last by a person: ", h("a", { href: link(person) }, ago(person.time)), " by ", userName(person.who)] : ""].flat(Infinity).filter(Boolean);
   }
 
   async function draw(to, from) {
@@ -121,11 +122,14 @@ export function object({ path, query, go, signal }) {
       const after = now.after ?? null;
       const fromTitle = then ? title(then) : now.operation === "Create" ? "before it was created" : `before: revision ${now.previousRevision}`;
       const gone = to === known[0] && to.operation === "Delete" && !now.erased;
-      const mark = gone ? await deletionMark(now, signal) : undefined;
+      const [mark, origins] = gone ? await Promise.all([deletionMark(now, signal), originsOf([to], signal)]) : [];
+      const origin = origins?.get(to.metadata.name);
+      const made = maker(after ?? before);
       const earlier = to !== known[0] && after && !hidden;
-      const back = gone ? h("div.back", {}, h("p", {}, "Deleted. Bring it back:"), bringBack(beforeDeletion(to, mark)))
+      const back = gone ? h("div.back", {}, h("p", {}, "Deleted by ", behind(to, origin), ". Bring it back:"), restoreOf(to, { origin, mark }))
+        : earlier && made ? h("p.back.faint", {}, `${made} makes it: restore that instead`)
         : earlier ? h("details.back", {}, h("summary", {}, "Restore this state"), bringBack(stateAt(to))) : "";
-      const undo = now.operation === "Update" && !hidden && resource !== "secrets" && now.changed?.length ? h("details.back", {}, h("summary", {}, "Undo this change alone"), bringBack(undoing(to))) : "";
+      const undo = now.operation === "Update" && !hidden && !made && resource !== "secrets" && now.changed?.length ? h("details.back", {}, h("summary", {}, "Undo this change alone"), bringBack(undoing(to))) : "";
       const compared = hidden ?? sides(before, after, fromTitle, title(now), { authors: after && to === known[0] ? authors : null });
       panel.replaceChildren(known.length > 1 ? scrubber(known, from || to.metadata.name, slid, settled) : "", facts(now), back, undo, compared);
       say(`Revision ${now.metadata.name}`);

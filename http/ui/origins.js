@@ -1,7 +1,9 @@
 // Who is behind a change of a controller: the first cause, with the chain that leads to it.
 
 import { ApiError, get, scopes } from "./api.js";
-import { isController } from "./words.js";
+import { user } from "./changes.js";
+import { h } from "./dom.js";
+import { isController, shortUser, thing } from "./words.js";
 
 const TOGETHER = 6; // requests at once
 
@@ -40,4 +42,15 @@ export async function originsOf(revisions, signal) {
     }));
   }
   return found;
+}
+
+/** Tell whether a change began or ended a deletion. */
+export const isDeletion = (revision) => revision.operation === "Delete" || (revision.request?.verb ?? "").startsWith("delete");
+
+/** Whom to ask: the person or program behind a change, and what carried it out. */
+export function behind(revision, origin) {
+  const own = revision.who.username ?? "";
+  if (!origin || (origin.who.username === own && origin.object.uid === revision.object.uid)) return user(revision);
+  const what = origin.object.uid === revision.object.uid ? "" : [isDeletion(origin) ? "deleted " : "changed ", thing(origin)];
+  return [user(origin), " ", what, own !== origin.who.username && h("small", {}, isController(own) ? ` carried out by ${shortUser(own)}` : "")];
 }

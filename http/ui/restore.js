@@ -3,6 +3,7 @@
 import { breakable, copyable, count, h, loading, say } from "./dom.js";
 import { ApiError, askRestore, number, offersRestores, resourceName } from "./api.js";
 import { failed } from "./changes.js";
+import { isDeletion } from "./origins.js";
 import { shellWord } from "./printable.js";
 
 const SIGNS = { create: ["+", "recreate"], update: ["~", "revert"], replace: ["±", "delete and recreate"], leave: ["·", "leave"] };
@@ -32,6 +33,23 @@ export function beforeChange(revision) {
 export function withConsequences({ object }, own) {
   if (!own.words.length) return own; // a namespace comes back with its objects
   return { ...own, words: [`${resourceName(object)}/${object.name}`], consequences: true };
+}
+
+/** Kinds that controllers make: a restored one without its owner is collected. */
+export const MADE = new Set(["pods", "replicasets", "controllerrevisions", "endpointslices", "endpoints"]);
+
+/** The restore of a deleted object that works: of the object whose deletion took it along, or before the change that removed it. */
+export function restoreOf(revision, { origin, mark, rest = [] }) {
+  const own = beforeDeletion(revision, mark);
+  if (!origin) return MADE.has(revision.object.resource) ? h("span.faint", {}, "its controller makes such objects: restore its owner") : bringBack(own);
+  if (origin.object.uid === revision.object.uid) return bringBack(rest.length ? withConsequences(origin, own) : own);
+  return isDeletion(origin) ? [h("p.faint", {}, `with ${origin.object.name}:`), bringBack(withConsequences(origin, beforeDeletion(origin)))] : [h("p.faint", {}, `before ${origin.object.name} was changed:`), bringBack(beforeChange(origin))];
+}
+
+/** Who makes an object anew, so that a restore of it alone fails; "" if nobody does. */
+export function maker(state) {
+  const owner = (state?.metadata?.ownerReferences ?? []).find((each) => each.controller);
+  return owner ? `${owner.kind}/${owner.name}` : "";
 }
 
 /** The undoing of one change, which keeps what others changed later. */

@@ -1,10 +1,10 @@
-"""The cost of audit: the server's CPU time for a request, in turns with audit off and at each level.
+"""The cost of audit and of --record: the server's CPU time for a request, in turns with both off and with one of them.
 
-    python -m kubechronicle.ops.bench.audit_cost [--rounds N] [--requests N] [--connections N]
+    python -m kubechronicle.ops.bench.audit_cost [--rounds N] [--requests N] [--connections N] [--only TITLE;…]
 
-One server process for each row serves the same GET of a ConfigMap of 4 KB, with the events written to a file. Only the
-CPU time of the server's threads counts, so that other load on the machine matters little. The median of the rounds'
-differences to audit off is printed, with the quartiles.
+One server process for each row serves the same GET of a ConfigMap of 4 KB, and creations of such ConfigMaps; audit
+events go to a file. Only the CPU time of the server's threads counts, so that other load on the machine matters little.
+The median of the rounds' differences to the row "off" is printed, with the quartiles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,8 @@ kind: Policy
 omitStages: [RequestReceived]
 rules: [{{level: {}}}]
 """
+CREATIONS: Final = 4
+"""GETs in the time of one creation, so that both take as long."""
 VARIANTS: Final[dict[str, tuple[str, str]]] = {
     "off": ("", ""),
     "None": ("None", "batch"),
@@ -45,6 +47,7 @@ VARIANTS: Final[dict[str, tuple[str, str]]] = {
     "Metadata, batch": ("Metadata", "batch"),
     "RequestResponse, blocking": ("RequestResponse", "blocking"),
     "RequestResponse, batch": ("RequestResponse", "batch"),
+    "record": ("Metadata", "record"),
 }
 """Title -> level and mode."""
 
@@ -61,6 +64,7 @@ class Server:
         self._count = connections
         self._connect = partial(self._connected, context, address)
         self._connections: list[ssl.SSLSocket] = []
+        self._created = 0
 
     @staticmethod
     def _connected(context: ssl.SSLContext, address: tuple[str, int]) -> ssl.SSLSocket:
@@ -72,25 +76,38 @@ class Server:
         self._connections = [self._connect() for _ in range(self._count)]
 
     def create(self) -> None:
+        """Create the object of the GETs."""
         self.connect()
+        self._ask(self._connections[0], self._creation(BODY))
+
+    def _creation(self, body: str) -> bytes:
         path = PATH.rpartition("/")[0]
-        head = (
-            f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
-        )
-        self._ask(self._connections[0], (head + BODY).encode())
+        kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
+        return f"POST {path} HTTP/1.1\r\n{self._head}{kind}\r\n\r\n{body}".encode()
 
     def gets(self, count: int) -> float:
         """Send ``count`` GETs over all connections, and return the CPU seconds that the server took for them."""
         request = f"GET {PATH} HTTP/1.1\r\n{self._head}\r\n".encode()
-        each = count // self._count
+        return self._sent([[request] * (count // self._count)] * self._count)
+
+    def creations(self, count: int) -> float:
+        """Create ``count`` objects over all connections, and return the CPU seconds that the server took for them."""
+        first, self._created = self._created, self._created + count
+        bodies = [self._creation(BODY.replace("of-4-kb", f"made-{first + number}")) for number in range(count)]
+        return self._sent([bodies[start :: self._count] for start in range(self._count)])
+
+    def _sent(self, requests: Sequence[Sequence[bytes]]) -> float:
+        """Send requests over the connections, and return the CPU seconds that the server took for them."""
         self.connect()
 
-        def send(connection: ssl.SSLSocket) -> None:
-            for _ in range(each):
+        def send(connection: ssl.SSLSocket, own: Sequence[bytes]) -> None:
+            for request in own:
                 self._ask(connection, request)
 
         before = self.cpu_seconds()
-        threads = [threading.Thread(target=send, args=(one,)) for one in self._connections]
+        threads = [
+            threading.Thread(target=send, args=(one, own)) for one, own in zip(self._connections, requests, strict=True)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -129,11 +146,12 @@ def _received(connection: ssl.SSLSocket) -> bytes:
 
 
 @contextlib.contextmanager
-def servers(folder: Path, connections: int) -> Iterator[dict[str, Server]]:
+def servers(folder: Path, connections: int, titles: Sequence[str]) -> Iterator[dict[str, Server]]:
     """Run a server for each variant."""
     with contextlib.ExitStack() as stack:
         found: dict[str, Server] = {}
-        for number, (title, (level, mode)) in enumerate(VARIANTS.items()):
+        for number, title in enumerate(titles):
+            level, mode = VARIANTS[title]
             home = folder / str(number)
             home.mkdir()
             token, tokens, policy = secrets.token_hex(16), home / "tokens.csv", home / "policy.yaml"
@@ -141,6 +159,9 @@ def servers(folder: Path, connections: int) -> Iterator[dict[str, Server]]:
             arguments = ["--token-auth-file", str(tokens), "--controllers", ""]
             if level:
                 policy.write_text(POLICY.format(level))
+            if mode == "record":
+                arguments += ["--record", str(policy)]
+            elif level:
                 arguments += ["--audit-policy-file", str(policy), "--audit-log-path", str(home / "audit.log")]
                 arguments += ["--audit-log-mode", mode]
             process = ServerProcess(home / "data", arguments=arguments)
@@ -156,22 +177,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--requests", type=int, default=2000, help="requests of a round")
     parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--only", metavar="TITLE;…", default="", help=f"beside off: {', '.join(VARIANTS)}")
     options = parser.parse_args(argv)
+    titles = ["off", *(each for each in options.only.split(";") if each)] if options.only else list(VARIANTS)
+    with tempfile.TemporaryDirectory() as directory, servers(Path(directory), options.connections, titles) as found:
+        measured: dict[str, Callable[[Server], float]] = {
+            "GET": lambda server: server.gets(options.requests),
+            "create": lambda server: server.creations(options.requests // CREATIONS),
+        }
+        for name, measure in measured.items():
+            count = options.requests // (1 if name == "GET" else CREATIONS)
+            for server in found.values():
+                measure(server)  # warm
+            times: dict[str, list[float]] = {title: [] for title in found}
+            for _ in range(options.rounds):
+                for title, server in found.items():
+                    times[title].append(1e6 * measure(server) / count)
+            _print(name, times)
+    return 0
+
+
+def _print(name: str, times: Mapping[str, Sequence[float]]) -> None:
     out = terminal.stdout()
-    with tempfile.TemporaryDirectory() as directory, servers(Path(directory), options.connections) as found:
-        for server in found.values():
-            server.gets(options.requests)  # warm
-        times: dict[str, list[float]] = {title: [] for title in found}
-        for _ in range(options.rounds):
-            for title, server in found.items():
-                times[title].append(1e6 * server.gets(options.requests) / options.requests)
-    out.line("| audit | µs a GET | more than off (quartiles) |")
+    out.line(f"| {name} | µs | more than off (quartiles) |")
     out.line("|---|---|---|")
     for title, values in times.items():
         more = [value - base for value, base in zip(values, times["off"], strict=True)]
         low, middle, high = statistics.quantiles(more, n=4)
         out.line(f"| {title} | {statistics.median(values):.1f} | {middle:+.1f} ({low:+.1f} to {high:+.1f}) |")
-    return 0
+    out.line("")
 
 
 if __name__ == "__main__":

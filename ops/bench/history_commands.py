@@ -15,8 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, Final
 
 from kubechronicle.ops import cli
+from kubechronicle.ops.client import kubeconfig
+from kubechronicle.ops.client.client import Client
+from kubechronicle.ops.client.transport import HttpTransport
 from kubechronicle.ops.development.server_process import ServerProcess, cpu_seconds, descendants
 
 HEAD = "| command | process: wall | CPU | work: wall | CPU | server + Postgres: CPU | limit |\n" + "|---" * 7 + "|"
@@ -68,6 +72,62 @@ def _namespace(number: int) -> str:
     return f"team-{number % 100:03}"
 
 
+# -- a shop ------------------------------------------------------------------------------------------------------------
+#
+# Objects at the end of the log for `why`: Pods that crash, with owners, settings, an account and Events.
+
+SHOP: Final = "shop"
+PODS: Final = 12
+SPACE: Final = f"/api/v1/namespaces/{SHOP}"
+APPS: Final = f"/apis/apps/v1/namespaces/{SHOP}"
+LABELS: Final = {"app": "web"}
+STARTED: Final = "2026-01-01T00:00:00Z"
+
+
+def pod_name(number: int) -> str:
+    return f"web-1-{number % PODS}"
+
+
+def make_shop(server: ServerProcess) -> None:
+    """Create the objects unless they are there."""
+    client = Client(HttpTransport(kubeconfig.of_file(server.kubeconfig)))
+    if client.get_if(f"/api/v1/namespaces/{SHOP}") is not None:
+        return
+
+    def make(path: str, name: str, **parts: Any) -> Any:
+        metadata = {"name": name, "labels": LABELS, **parts.pop("metadata", {})}
+        return client.request("POST", path, body={"metadata": metadata, **parts})
+
+    def owned(kind: str, owner: Any) -> dict[str, Any]:
+        reference = {"apiVersion": "apps/v1", "kind": kind, "controller": True}
+        return {"ownerReferences": [reference | {part: owner["metadata"][part] for part in ("name", "uid")}]}
+
+    make("/api/v1/namespaces", SHOP)
+    make(f"{SPACE}/serviceaccounts", "web")
+    make(f"{SPACE}/secrets", "key", stringData={"a": "b"})
+    make(f"{SPACE}/configmaps", "settings", data={"color": "blue"})
+    make(f"{SPACE}/services", "web", spec={"selector": LABELS, "ports": [{"port": 80}]})
+    sources = [{"configMapRef": {"name": "settings"}}, {"secretRef": {"name": "key"}}]
+    pod = {"serviceAccountName": "web", "containers": [{"name": "web", "image": "web:1", "envFrom": sources}]}
+    spec = {"selector": {"matchLabels": LABELS}, "template": {"metadata": {"labels": LABELS}, "spec": pod}}
+    deployment = make(f"{APPS}/deployments", "web", spec=spec)
+    replicas = make(f"{APPS}/replicasets", "web-1", spec=spec, metadata=owned("Deployment", deployment))
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    state = {"name": "web", "image": "web:1", "imageID": "", "ready": False, "restartCount": 7, "state": waiting}
+    for number in range(PODS):
+        name = pod_name(number)
+        made = make(f"{SPACE}/pods", name, spec=pod, metadata=owned("ReplicaSet", replicas))
+        about = {"kind": "Pod", "apiVersion": "v1", "namespace": SHOP, "name": name, "uid": made["metadata"]["uid"]}
+        make(f"{SPACE}/events", f"{name}.1", involvedObject=about, reason="BackOff", type="Warning", message="crashed")
+        status = {"status": {"phase": "Running", "startTime": STARTED, "containerStatuses": [state]}}
+        client.request("PATCH", f"{SPACE}/pods/{name}/status", body=status, content_type=MERGE)
+    for color in ("green", "red", "black"):
+        client.request("PATCH", f"{SPACE}/configmaps/settings", body={"data": {"color": color}}, content_type=MERGE)
+
+
+MERGE: Final = "application/merge-patch+json"
+
+
 COMMANDS = (
     Command("log deployment/NAME", 20, lambda log, n: ("log", *log.deployment(n))),
     Command("blame deployment/NAME", 0, lambda log, n: ("blame", *log.deployment(n))),
@@ -79,6 +139,8 @@ COMMANDS = (
         "diff -n NAMESPACE --from T", 0, lambda log, n: ("diff", "-n", _namespace(n), "--from", log.moment(0.9)),
     ),
     Command("who deleted pod/NAME", 50, lambda log, n: ("who", "deleted", *log.pod(n))),
+    Command("why pod/NAME, which crashes", 0, lambda log, n: ("why", f"pod/{pod_name(n)}", "-n", SHOP)),
+    Command("why service/NAME, without endpoints", 0, lambda log, n: ("why", "service/web", "-n", SHOP)),
     Command(
         "who set deployment/NAME spec.replicas", 0,
         lambda log, n: ("who", "set", log.deployment(n)[0], "spec.replicas", *log.deployment(n)[1:]),
@@ -108,6 +170,7 @@ def rows(server: ServerProcess, log: Log, rounds: int) -> Iterator[str]:
     Times are the minimum of the rounds, as noise only adds time. The CPU of the server is the mean, as it is counted in
     ticks of 10 ms.
     """
+    make_shop(server)
     with _kubeconfig(str(server.kubeconfig)):
         yield _row("(only --help)", server, lambda _: ("log", "--help"), rounds, limit=0, starts_program=True)
         for each in COMMANDS:

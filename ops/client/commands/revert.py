@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     changes = merged(own, lost) if arguments.with_consequences else own
     of_owners = {(kind.group, kind.kind): kind for kind in present.all} | changes.kinds
     trial = Restorer(client, of_owners, timeout=TIMEOUT, dry_run=True)
-    plan = tried_plan(trial, reversals(client, changes))
+    plan = tried_plan(trial, reversals(client, changes, user=arguments.user))
     left = [] if arguments.with_consequences else reversals(client, lost)
     if is_text:
         _print_plan(session, own, plan)

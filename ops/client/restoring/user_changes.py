@@ -125,9 +125,12 @@ def merged(own: UserChanges, more: UserChanges) -> UserChanges:
     return UserChanges(objects, own.kinds | more.kinds, own.skipped | more.skipped, own.count + more.count)
 
 
-def reversals(client: Client, changes: UserChanges) -> list[Reversal]:
-    """Return the plan, in the order of its steps. ApiError."""
-    found, look_ups = [], _LookUps(client)
+def reversals(client: Client, changes: UserChanges, *, user: str = "") -> list[Reversal]:
+    """Return the plan, in the order of its steps. ApiError.
+
+    ``user``: whose changes all of these are. A field that stays has its value from somebody else.
+    """
+    found, look_ups = [], _LookUps(client, user)
     with Progress("comparing", len(changes.objects)) as progress:
         for key, own in changes.objects.items():
             kind = changes.kinds[key[:2]]
@@ -160,8 +163,8 @@ def _in_order(found: Sequence[Reversal]) -> list[Reversal]:
 class _LookUps:
     """Looks up who changed a field later, for the first conflicts."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, user: str) -> None:
+        self._client, self._user = client, user
         self._left = MOST_LOOK_UPS
 
     def later(self, subject: Subject, uid: str, conflict: Conflict) -> str:
@@ -182,4 +185,6 @@ class _LookUps:
         fields = {"object.uid": uid, "revision.from": str(conflict.revision + 1)}
         if field:
             fields["changed"] = field
+        if self._user:
+            fields["who.username!"] = self._user
         return read_revisions(self._client, RevisionQuery(scopes_of(subject), fields, content="", limit=1))

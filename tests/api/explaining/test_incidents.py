@@ -18,7 +18,10 @@ def fact(revision: int, resource: str, name: str, user: str, *changed: str, **mo
     namespace = "" if resource == "namespaces" else "shop"
     references = tuple(Owner(uid, "", "", "") for uid in owners)
     uid, recorded = f"{resource}-{name}", more.get("recorded", 0)
-    return Fact(revision, resource, namespace, name, uid, user, document, references, revision - 1, recorded)
+    target = str(more.get("target", ""))
+    return Fact(
+        revision, resource, namespace, name, uid, user, document, references, revision - 1, recorded, target=target
+    )
 
 
 def causes_of(facts: list[Fact]) -> dict[int, int]:
@@ -85,6 +88,22 @@ def test_a_namespace_made_again_does_not_delete_objects() -> None:
         fact(24, "configmaps", "a", "system:apiserver", operation="Delete", verb="delete"),
     ]
     assert causes_of(facts) == {21: 20, 24: 23}
+
+
+def test_an_autoscaler_scales_because_of_the_person_who_set_it_or_scaled_last() -> None:
+    scaler, of = "system:serviceaccount:kube-system:horizontal-pod-autoscaler", "horizontalpodautoscalers.autoscaling"
+    facts = [
+        fact(30, "deployments.apps", "web", "ann", operation="Create"),
+        fact(31, of, "scale-web", "eva", operation="Create", target="deployment/web"),
+        fact(32, of, "other", "bob", operation="Create", target="deployment/api"),
+        fact(33, "deployments.apps", "web", CONTROLLER, "metadata.annotations"),
+        fact(34, "deployments.apps", "web", scaler, "spec.replicas"),
+        fact(35, of, "scale-web", scaler, "status.desiredReplicas", target="deployment/web"),
+        fact(36, "deployments.apps", "web", "jane", "spec.replicas"),
+        fact(37, "deployments.apps", "web", scaler, "spec.replicas"),
+    ]
+    found = causes_of(facts)
+    assert (found[34], found[37]) == (31, 36)
 
 
 def test_unusual_changes_come_first() -> None:
