@@ -24,6 +24,7 @@ from kubechronicle.actors.history.change_records import change_of
 from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.explaining.causes import (
     AUTOSCALERS,
     CONTROLLERS,
@@ -308,7 +309,8 @@ class _Consequences:
             await self._changes.turn.begin(size)
             make = partial(_fact, record, before, self._values, "", readable=readable)
             facts.append(await self._changes.turn.run(size, make))
-        found, following = causes_of(facts), set(roots) | self.causes.keys()
+        found: dict[int, Cause] = await Pauses().take(causes_of(facts))
+        following = set(roots) | self.causes.keys()
         for fact, (record, before) in zip(facts, pairs, strict=True):
             cause = found.get(fact.revision)
             if cause is None or cause.revision not in following or fact.revision in following:

@@ -17,6 +17,7 @@ from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.actors.history.rights import NAMESPACES
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors import status
 from kubechronicle.api.explaining.causes import Fact, fact_of
 from kubechronicle.api.explaining.incidents import Before, grant_of, incident_document
@@ -74,7 +75,7 @@ async def incident(
         "comparedSince": str(before.since),
         "truncated": truncated,
         "first": str(first),
-        **incident_document(facts[::-1], before),
+        **await Pauses().take(incident_document(facts[::-1], before)),
     }
 
 

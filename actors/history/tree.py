@@ -20,6 +20,7 @@ from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.merging import Share
 from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors import status
 from kubechronicle.api.explaining.causes import Fact, because, causes_of, fact_of
 from kubechronicle.api.explaining.trees import Node, involved_in, owners_in, tree_of, with_owner
@@ -251,7 +252,7 @@ async def _changes(
             if chunk.is_last(limit):
                 break
             query = replace(query, after=chunk[-1][0].revision)
-    causes = causes_of(sorted(facts, key=lambda fact: fact.revision))
+    causes = await Pauses().take(causes_of(sorted(facts, key=lambda fact: fact.revision)))
     found: dict[str, list[dict[str, Any]]] = {}
     for fact in facts:
         found.setdefault(fact.uid, []).append(fact.document | because(causes.get(fact.revision)))

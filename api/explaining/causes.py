@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kubechronicle.api.history.cells import action_of, is_heartbeat
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.steps import Steps
 
 if TYPE_CHECKING:  # it takes long to load, and commands need the words of causes alone
     from kubechronicle.api.history.revisions import Change
@@ -206,13 +207,14 @@ def cause_of(fact: Fact) -> Asking:
     return Cause(own.revision, "inferred", "object") if own is not None else None
 
 
-def causes_of(facts: Iterable[Fact]) -> dict[int, Cause]:
-    """Return the causes of changes, by revision. ``facts``: in the order of revisions."""
+def causes_of(facts: Iterable[Fact]) -> Steps[dict[int, Cause]]:
+    """Return the causes of changes, by revision. ``facts``: in the order of revisions. Each has a step."""
     known, found = _Known(), dict[int, Cause]()
     for fact in facts:
         if (cause := answered(cause_of(fact), known.answer)) is not None:
             found[fact.revision] = cause
         known.add(fact)
+        yield
     return found
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.explaining.causes import Cause, Fact, because, causes_of
 from kubechronicle.api.history.revisions import Change
+from kubechronicle.api.values.steps import Steps
 
 BINDINGS: Final = ("rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io")
 FIRST: Final = "first change"
@@ -115,15 +116,21 @@ RULES: Final = (
 )
 
 
-def ranked(facts: Sequence[Fact], before: Before, causes: Mapping[int, Cause]) -> list[tuple[int, list[str], Fact]]:
+def ranked(
+    facts: Sequence[Fact], before: Before, causes: Mapping[int, Cause]
+) -> Steps[list[tuple[int, list[str], Fact]]]:
     """Return the changes with score and reasons, those with the highest score first, then the newest."""
-    fields = Counter((fact.resource, field) for fact in facts for field in fact.changed)
+    fields = Counter[tuple[str, str]]()
+    for fact in facts:
+        fields.update((fact.resource, field) for field in fact.changed)
+        yield
     consequences = Counter(cause.revision for cause in causes.values())
     found = []
     for fact in facts:
         applying = [rule for rule in RULES if rule.applies(fact, before, fields)]
         score = sum(rule.score for rule in applying) + min(consequences[fact.revision], MOST_CONSEQUENCES)
         found.append((score, [_reason(rule, before) for rule in applying if rule is not RULES[0]], fact))
+        yield
     return sorted(found, key=lambda each: (-each[0], -each[2].revision))
 
 
@@ -143,14 +150,19 @@ def grant_of(change: Change) -> str:
     return f"{role.get('kind')} {role.get('name')} to {', '.join(subjects) or 'nobody'}"
 
 
-def incident_document(facts: Sequence[Fact], before: Before) -> dict[str, Any]:
-    """Return the changes of an incident, without noise, as the API shows them. ``facts``: in the order of revisions."""
-    shown = [fact for fact in facts if not fact.is_noise]
-    causes = causes_of(shown)
-    return {
-        "changes": [
-            {**fact.document, "score": score, "reasons": reasons} | because(causes.get(fact.revision))
-            for score, reasons, fact in ranked(shown, before, causes)
-        ],
-        "heartbeats": len(facts) - len(shown),
-    }
+def incident_document(facts: Sequence[Fact], before: Before) -> Steps[dict[str, Any]]:
+    """Return the changes of an incident, without noise, as the API shows them. ``facts``: in the order of revisions.
+
+    Each step is about one change, as 2,000 of them take some 40 ms.
+    """
+    shown = []
+    for fact in facts:
+        if not fact.is_noise:
+            shown.append(fact)
+        yield
+    causes = yield from causes_of(shown)
+    changes = []
+    for score, reasons, fact in (yield from ranked(shown, before, causes)):
+        changes.append({**fact.document, "score": score, "reasons": reasons} | because(causes.get(fact.revision)))
+        yield
+    return {"changes": changes, "heartbeats": len(facts) - len(shown)}

@@ -346,4 +346,7 @@ def repair_flags(parser: argparse.ArgumentParser) -> None:
 
 def envtest_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print-path", action="store_true", help="print the path alone, as setup-envtest's -p path")
+    parser.add_argument(
+        "--print-go-module", action="store_true", help="print the path of the Go module that starts a server for tests"
+    )
     parser.add_argument("--dir", metavar="DIR", default="", help="make the folder here, not in the user's cache")

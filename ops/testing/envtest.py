@@ -26,6 +26,8 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.exit_codes import OK
 from kubechronicle.ops.version import program_version
 
+GO_MODULE: Final = Path(__file__).with_name("go")
+"""The Go module that starts a server for tests."""
 ETCD_STUB: Final = Path(__file__).with_name("etcd_stub.py")
 # envtest runs `PROGRAM --help` at each start, to learn which flags there are.
 _PROGRAM: Final = """#!/bin/sh
@@ -41,6 +43,9 @@ exit 1
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the folder, and print its path, or a line for a shell. OperatorError."""
+    if arguments.print_go_module:
+        terminal.stdout().line(str(GO_MODULE))
+        return OK
     folder = Path(arguments.dir).absolute() if arguments.dir else _cache()
     try:
         make(folder)

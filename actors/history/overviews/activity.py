@@ -22,6 +22,7 @@ from kubechronicle.actors.history.change_records import change_of
 from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_entries import SecretValues, matches
 from kubechronicle.actors.history.revision_selection import RevisionSelection
+from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.explaining.causes import CONTROLLERS, Cause, Fact, because, causes_of, fact_of
 from kubechronicle.api.explaining.incidents import grant_of
 from kubechronicle.api.explaining.states import CRASH, FAILED, GONE, KINDS, stored_state
@@ -107,7 +108,7 @@ async def activity(
     scope = ChangeQuery(namespaced=query.namespaced, namespace=query.namespace, newest_first=False)
     seen, through = await reading.followed(roots, scope, newest)
     ordered = sorted(seen.values(), key=lambda each: each.fact.revision)
-    causes = causes_of([each.fact for each in ordered])
+    causes = await Pauses().take(causes_of([each.fact for each in ordered]))
     rows = _rows([root.fact for root in roots], ordered, causes)
     return {
         "apiVersion": API_VERSION,

@@ -1,0 +1,3 @@
+module kubechronicle.dev/testserver
+
+go 1.24
