@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from harness import eventually, home
 
+from kubechronicle.ops.version import VERSION
+
 ROOT = Path(__file__).resolve().parents[3]
 BASE, IMAGE = "localhost/kubechronicle-test-base", "localhost/kubechronicle-test"
 AUTHORITIES = Path("etc/ssl/certs/ca-certificates.crt")
@@ -114,6 +116,27 @@ def test_a_server_without_rights_keeps_its_data(image: str, data: str) -> None:
 
 def shell(container: str, command: str) -> str:
     return run("podman", "exec", container, "sh", "-c", command)
+
+
+def test_the_labels(image: str) -> None:
+    form = '{{index .Config.Labels "org.opencontainers.image.%s"}}'
+    labels = {
+        name: run("podman", "inspect", "--format", form % name, image) for name in ("licenses", "version", "title")
+    }
+    assert labels == {"licenses": "Apache-2.0", "version": VERSION, "title": "kubechronicle"}
+
+
+def test_two_builds_are_equal(image: str) -> None:
+    """All layers of two builds from one commit have equal digests."""
+    digests = []
+    for number in range(2):
+        tag = f"{IMAGE}-{number}"
+        run(
+            "podman", "build", "--isolation", "chroot", "--network", "host", "--no-cache", "--timestamp", "1700000000",
+            "--build-arg", f"BASE={BASE}", "--file", "ops/install/Containerfile", "--tag", tag, ".",
+        )  # fmt: skip
+        digests.append(run("podman", "inspect", "--format", "{{.RootFS.Layers}}", tag))
+    assert digests[0] == digests[1]
 
 
 def test_a_mistake_of_the_operator_is_one_line(image: str) -> None:
