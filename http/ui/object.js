@@ -3,6 +3,7 @@
 import { ago, count, h, loading, say, timeText, when } from "./dom.js";
 import { Changes, deletionMark, revision as one, scopes } from "./api.js";
 import { because, failed, link, operation, searched, summary, user } from "./changes.js";
+import { around } from "./around.js";
 import { authorOf, Blame } from "./blame.js";
 import { behind, originsOf } from "./origins.js";
 import { bringBack, maker, restoreOf, stateAt, undoing } from "./restore.js";
@@ -24,6 +25,7 @@ export function object({ path, query, go, signal }) {
   const tab = TABS.some(([each]) => each === state.tab) ? state.tab : "diff";
   const wide = ["why", "tree", "readers"].includes(tab);
   const list = h("section.revisions", { "aria-label": "Revisions", hidden: wide }, loading(6));
+  const near = h("aside.around", { "aria-label": "Around it", hidden: wide });
   const about = h("p.about", {});
   const panel = h("section.panel", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}` }, loading(14));
   const subject = { "object.resource": resource, "object.name": name };
@@ -62,7 +64,16 @@ export function object({ path, query, go, signal }) {
     const from = state.from ?? "";
     about.replaceChildren(...aboutIt());
     show(changes, to, from);
+    if (!wide) surround();
     await draw(to, from);
+  }
+
+  async function surround() {
+    try {
+      near.replaceChildren(...await around(namespace, resource, name, known[0], signal));
+    } catch (error) {
+      failed(near, error);
+    }
   }
 
   // What is known of the object at a glance.
@@ -260,7 +271,7 @@ export function object({ path, query, go, signal }) {
 
   load();
   const element = h("div.page", {},
-    h("h1", {}, h("small", {}, crumbs()), name), about, tabs, h(`div.columns${wide ? ".whole" : ""}`, {}, list, panel));
+    h("h1", {}, h("small", {}, crumbs()), name), about, tabs, h(`div.columns${wide ? ".whole" : ""}`, {}, h("div.beside", { hidden: wide }, list, near), panel));
   const steps = { "[": 1, "]": -1 };
   const keys = (key) => {
     if (!(key in steps) || !known.length) return false;

@@ -1,8 +1,10 @@
 // Policies that only audit: the writes that they would have refused, with the users, the times and the messages.
 
-import { choice, count, field, h, loading, say, when, zoneName } from "./dom.js";
-import { Changes, resourceName, scopes, selector } from "./api.js";
-import { failed, link, operation, user } from "./changes.js";
+import { ago, breakable, choice, count, field, h, loading, say, timeText } from "./dom.js";
+import { Changes, scopes, selector } from "./api.js";
+import { failed, link } from "./changes.js";
+import { icon } from "./icons.js";
+import { actionOf, deed, isProgram, place, shortUser, thing, userName } from "./words.js";
 
 const SINCE = [["24h", "the last day"], ["7d", "the last week"], ["30d", "the last month"], ["all", "as long as is kept"]];
 const PAGE = 500;
@@ -26,9 +28,9 @@ export function policies({ query, go, signal }) {
 
   const fields = selector({ "time.from": state.since === "all" ? "" : state.since });
   new Verdicts(found, new Changes(scopes(state.ns), fields, { signal, page: PAGE, verdicts: "audited" }), state).more();
-  return { title: "Policies", element: h("div.page", {}, h("h1", {}, "Policies that only audit"),
-    h("p.faint", {}, "The writes that ValidatingAdmissionPolicies would have refused that are bound with ",
-      h("code", {}, "validationActions: [Audit]"), " alone, judged now from the log."), form, found) };
+  return { title: "Policies", element: h("div.page.narrow", {}, h("div.heading", {}, h("h1", {}, "Policies that only audit"), form),
+    h("p.lead", {}, "The writes that ValidatingAdmissionPolicies would have refused that are bound with ",
+      h("code", {}, "validationActions: [Audit]"), " alone, judged now from the log."), found) };
 }
 
 /** The writes found so far, by policy. */
@@ -87,23 +89,21 @@ function increase(counter, name) {
 }
 
 function section(name, { writes, users, namespaces, newest }) {
-  const rows = newest.map(({ revision, message }) => h("tr", { "data-href": link(revision) },
-    h("td", { "data-title": `Time (${zoneName()})` }, when(revision.time)),
-    h("td", { "data-title": "User" }, user(revision)),
-    h("td", { "data-title": "Change" }, operation(revision)),
-    h("td", { "data-title": "Object" }, h("a.object", { href: link(revision) },
-      revision.object.namespace && h("span.faint", {}, `${revision.object.namespace} `),
-      `${resourceName(revision.object)}/`, h("b", {}, revision.object.name))),
-    h("td", { "data-title": "Message" }, message)));
-  const titles = [`Time (${zoneName()})`, "User", "Change", "Object", "Message"].map((title) => h("th", { scope: "col" }, title));
-  return h("section", {}, h("h2", {}, name),
-    h("p", {}, `${count(writes, "write")}, the last one at `, when(newest[0].revision.time), `. Users: ${most(users)}. Namespaces: ${most(namespaces)}.`),
-    h("table", {}, h("thead", {}, h("tr", {}, titles)), h("tbody", {}, rows)));
+  const rows = newest.map(({ revision, message }) => {
+    const [verb, picture] = deed({ revision: { ...revision, changed: [] }, action: actionOf(revision) });
+    const who = revision.who.username ?? "";
+    return h("li.row", {}, h(`span.deed-icon.${revision.operation.toLowerCase()}`, {}, icon(picture)),
+      h("div.told", {}, h("p.deed", {}, userName(revision.who), ` ${verb} `, thing(revision), place(revision)), h("p.why", {}, breakable(message)),
+        h("p.chips", {}, h("a", { href: link(revision) }, "What changed"))),
+      h("span.who", { title: who }, icon(isProgram(who) ? "program" : "person"), h("time.ago", { datetime: revision.time, title: timeText(revision.time) }, ago(revision.time))));
+  });
+  return h("section.card", {}, h("h2", {}, name), h("p.chips", {}, h("span.chip.bad", {}, count(writes, "write")),
+    chips(users, shortUser), chips(namespaces, (each) => `in ${each}`)), h("ol.rows", {}, rows));
 }
 
-/** Return the most frequent names with their numbers, and how many others there are. */
-function most(counter) {
+/** The most frequent names with their numbers, and how many others there are. */
+function chips(counter, shown) {
   const sorted = [...counter].sort(([, a], [, b]) => b - a);
-  const shown = sorted.slice(0, SHOWN).map(([name, number]) => `${name} (${number})`).join(", ");
-  return sorted.length > SHOWN ? `${shown} and ${sorted.length - SHOWN} more` : shown;
+  const found = sorted.slice(0, SHOWN).map(([name, number]) => h("span.chip", { title: name }, `${shown(name)} ×${number.toLocaleString("en")}`));
+  return sorted.length > SHOWN ? [...found, h("span.chip", {}, `and ${count(sorted.length - SHOWN, "other")}`)] : found;
 }

@@ -1,7 +1,11 @@
 // Who read one object: recorded reads of it and of all objects of its kind, and since when reads are recorded.
 
-import { count, h, timeText, when, zoneName } from "./dom.js";
+import { ago, count, h, timeText } from "./dom.js";
 import { reads, recordings } from "./api.js";
+import { icon } from "./icons.js";
+import { isProgram, userName } from "./words.js";
+
+const VERBS = { get: "read it", list: "listed it", watch: "watched it" };
 
 const FORMS = { metadata: "metadata only", table: "as a table", "dry-run": "dry run: nothing was changed",
   "no-op": "no change: the object was as requested already" };
@@ -9,15 +13,21 @@ const FORMS = { metadata: "metadata only", table: "as a table", "dry-run": "dry 
 /** Return the elements of the panel. ApiError. */
 export async function readers(namespace, resource, name, signal) {
   const [found, periods] = await Promise.all([reads(namespace, resource, name, signal), recordings(signal)]);
-  const body = found.items.map((read) => h("tr", {}, h("td", {}, when(read.time)), h("td", {}, h("span.user", {}, read.who.username || "unknown"),
-    read.who.impersonator && h("small", {}, ` by ${read.who.impersonator}`)), h("td", {}, read.verb, " ", h("span.faint", {}, extent(read))),
-  h("td", {}, read.who.sourceAddress ?? "", " ", h("small.faint", {}, read.who.userAgent ?? ""))));
-  const columns = [`Time (${zoneName()})`, "User", "Read", "From"].map((title) => h("th", { scope: "col" }, title));
+  const rows = found.items.map(row);
   return [
-    body.length ? h("table.reads", {}, h("thead", {}, h("tr", {}, columns)), h("tbody", {}, body)) : h("p.empty", {}, "No reads are recorded."),
-    found.more && h("p.note", {}, `These are the newest ${count(body.length, "read")}; kubectl chronicle audit shows all.`),
-    found.notes.map((note) => h("p.note", {}, note)), h("p.note", {}, covered(periods)),
+    h("p.lead", {}, covered(periods)), found.notes.map((note) => h("p.note", {}, note)),
+    rows.length ? h("ol.rows.reads", {}, rows) : h("p.empty", {}, "No reads are recorded."),
+    found.more && h("p.note", {}, `These are the newest ${count(rows.length, "read")}; kubectl chronicle audit shows all.`),
   ];
+}
+
+function row(read) {
+  const who = read.who.username ?? "";
+  const more = extent(read);
+  return h("li.row", {}, h("span.deed-icon.read", {}, icon("search")),
+    h("div.told", {}, h("p.deed", {}, userName(read.who), ` ${VERBS[read.verb] ?? `sent ${read.verb}`}`, more && h("span.faint", {}, ` (${more})`)),
+      h("p.what.faint", {}, [read.who.sourceAddress && `from ${read.who.sourceAddress}`, read.who.userAgent && `with ${read.who.userAgent}`].filter(Boolean).join(" "))),
+    h("span.who", { title: who }, icon(isProgram(who) ? "program" : "person"), h("time.ago", { datetime: read.time, title: timeText(read.time) }, ago(read.time))));
 }
 
 function extent(read) {

@@ -30,16 +30,18 @@ export function timeline({ query, go, signal }) {
     field("Namespace", h("input", { name: "ns", value: state.ns, placeholder: "all", autocomplete: "off", spellcheck: "false" })),
     field("Selector", h("input", { name: "q", value: state.q, size: "34", placeholder: "object.kind=Deployment,who.username=jane",
       "data-search": true, autocomplete: "off", spellcheck: "false" })),
-    h("label.check", {}, h("input", { type: "checkbox", name: "noise", checked: Boolean(state.noise), onchange: () => change(read(form)) }), "Events, leases, addresses"),
-    h("label.check", {}, h("input", { type: "checkbox", name: "live", checked: Boolean(state.live), onchange: () => change(read(form)) }), "Live"),
     h("button", { type: "submit" }, "Show"));
+  const toggle = (name, text, title, kind = "span") => h("label.toggle", { title }, h("input", { type: "checkbox", name, checked: Boolean(state[name]),
+    onchange: (event) => change({ ...read(), [name]: event.target.checked ? "1" : "" }) }), h(kind, {}, text));
+  const toggles = h("div.toggles", {}, toggle("noise", "Events, leases, addresses", "Also changes that programs make all the time"),
+    toggle("live", "Live", "Show new changes as they happen", "span.live"));
   complete(form);
   for (const select of form.querySelectorAll("select")) select.addEventListener("change", () => change(read(form)));
 
   function read() {
     const values = Object.fromEntries(new FormData(form));
     const zoomed = values.range === "" ? { from: state.from, to: state.to } : { from: "", to: "" };
-    return { ...values, noise: values.noise ? "1" : "", live: values.live ? "1" : "", range: values.range || state.range, ...zoomed };
+    return { ...values, range: values.range || state.range, ...zoomed };
   }
 
   function change(values) {
@@ -90,7 +92,7 @@ export function timeline({ query, go, signal }) {
   }
 
   load();
-  return { title: "Timeline", element: h("div.page", {}, h("h1", {}, "Timeline"), form, h("section.density", { "aria-label": "Changes over time" }, chart, legend), list.element) };
+  return { title: "Timeline", element: h("div.page", {}, h("div.heading", {}, h("h1", {}, "Timeline"), toggles), form, h("section.density", { "aria-label": "Changes over time" }, chart, legend), list.element) };
 }
 
 function span(state) {
