@@ -15,7 +15,7 @@ import pytest
 from documents.pages import PAGES, ROOT, Part, parts
 
 UNTYPED = {"text", "before"}
-LANGUAGES = {"console", "http", "json", "list", "python", "sh", "sql", "yaml"} | UNTYPED
+LANGUAGES = {"console", "go", "http", "json", "list", "python", "sh", "sql", "yaml"} | UNTYPED
 
 
 @cache

@@ -4,7 +4,7 @@ import { ago, breakable, count, h, timeText } from "./dom.js";
 import { get, scopes, selector } from "./api.js";
 import { kindOf } from "./words.js";
 
-const TIME = 3600e3; // before the end of which all objects are known that exist
+const TIME = 15 * 60e3; // of the Events; the objects are those that existed at its beginning, or came since
 const OBJECTS = 8; // of one kind, by name
 const EVENTS = 6;
 
@@ -27,7 +27,7 @@ export async function around(namespace, resource, name, last, signal) {
     events.length ? reports(events) : "",
     found.truncated ? h("p.faint", {}, "There are more: see the tree.") : "",
   ].filter(Boolean);
-  if (!parts.length) return [h("h2", {}, "Around it"), h("p.faint", {}, "No owners, no dependents, and no Events in the last hour.")];
+  if (!parts.length) return [h("h2", {}, "Around it"), h("p.faint", {}, "No owners, no dependents, and no Events in the last 15 minutes.")];
   return [h("h2", {}, "Around it"), ...parts];
 }
 
@@ -38,7 +38,7 @@ function groups(objects) {
 }
 
 function list(title, objects, lives) {
-  const shown = objects.toSorted((one, other) => lives(other) - lives(one)).slice(0, OBJECTS);
+  const shown = objects.toSorted((one, other) => lives(other) - lives(one) || one.name.localeCompare(other.name)).slice(0, OBJECTS);
   return h("section", {}, h("h3", {}, title), h("ul", {}, shown.map((each) => h(`li${lives(each) ? "" : ".gone"}`, {}, link(each), lives(each) ? "" : h("small", {}, " deleted")))),
     objects.length > shown.length ? h("p.faint", {}, `and ${count(objects.length - shown.length, "other")}`) : "");
 }
