@@ -179,7 +179,7 @@ class SchedulerLoop:
         metadata = {"name": name, "namespace": namespace, "uid": entry.uid}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"name": node}}
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        caller = system_caller(COMPONENT, "create", cause=entry.revision)
+        caller = system_caller(COMPONENT, "bind", cause=entry.revision)
         try:
             await self._store.writes.rewrite(
                 caller, target, lambda pod: pod_binding.bound(pod, binding, now=now), admitted=binding, reviewed=target
