@@ -106,6 +106,11 @@ def _plain_element(name: str, value: str) -> str:
     return f'k:{{"{name}":"{value}"}}' if _PLAIN(value) else ""
 
 
+def may_lack_keys(kind: ListType) -> bool:
+    """Tell whether an item of a keyed list of a built-in kind may have no key: none is written always or defaulted."""
+    return all(_key_default(name, kind) is None for name in kind.keys)
+
+
 def key_element(item: Any, kind: ListType) -> str:
     """Return the path element of an item of a keyed list. NoPathElement if it is not an object or has no key."""
     if item.__class__ is not dict:

@@ -10,6 +10,7 @@ and last the name, because a configuration need not repeat it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import orjson
@@ -20,6 +21,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.field_sets import FieldSet, NoPathElement, compare, difference
 from kubechronicle.api.managed_fields.managers import Entry, Writer
+from kubechronicle.api.managed_fields.path_elements import may_lack_keys
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import apply, typed_readers, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed, Unconvertible
@@ -29,7 +31,7 @@ from kubechronicle.api.pipeline.applied_bodies import ApplyRequest as ApplyReque
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, equality, unstructured
 from kubechronicle.api.schema.empties import Empty
-from kubechronicle.api.schema.types import ObjectType, object_type
+from kubechronicle.api.schema.types import ListType, MapType, ObjectType, Type, object_type
 from kubechronicle.api.values.objects import Object
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
@@ -63,7 +65,7 @@ def apply_to(rt: ResourceType, old: Object | None, request: ApplyRequest) -> tup
                 f"failed to create typed patch object ({_named(rt, config)}): {typed_values.explain(problems)}"
             )
         named = typed_values.field_set(config, kind)
-    if rt.custom is not None and (problems := _misfits(live, kind, config, request)):
+    if problems := _misfits(live, kind, config, request) if rt.custom is not None else _keyless(live, kind):
         raise status.unknown(
             f"failed to create typed live object ({_named(rt, live)}): {typed_values.explain(problems)}"
         )
@@ -158,6 +160,28 @@ def _misfits(live: Object, kind: ObjectType, config: Object, request: ApplyReque
     if request.fits:
         return typed_values.misfits({"metadata": live["metadata"]}, kind)
     return typed_values.misfits(live, kind, valid=config)
+
+
+def _keyless(live: Object, kind: ObjectType) -> list[str]:
+    """Return the problems of a live built-in object: items of lists that lack their keys. Few kinds can have some."""
+    held = {name: live[name] for name in _with_keyless_lists(kind) if live.get(name)}
+    return typed_values.misfits(held, kind) if held else []
+
+
+@cache
+def _with_keyless_lists(kind: ObjectType) -> tuple[str, ...]:
+    """Return the fields in which lists may have items without a key, such as ``secrets`` of ServiceAccounts."""
+    return tuple(name for name, field in kind.fields.items() if _may_be_keyless(field.type, frozenset()))
+
+
+def _may_be_keyless(kind: Type, above: frozenset[str]) -> bool:
+    if isinstance(kind, ListType):
+        return (bool(kind.keys) and may_lack_keys(kind)) or _may_be_keyless(kind.item, above)
+    if isinstance(kind, MapType):
+        return _may_be_keyless(kind.value, above)
+    if not isinstance(kind, ObjectType) or kind.definition in above:
+        return False
+    return any(_may_be_keyless(field.type, above | {kind.definition}) for field in kind.fields.values())
 
 
 def _apply(

@@ -192,7 +192,9 @@ def version_flags() -> str:
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    made = os.environ | {"GOFLAGS": "-mod=mod -buildvcs=false -trimpath", "CGO_ENABLED": "0"} | dict(more or {})
+    # A release may need a newer Go than the one that is installed, which fetches it.
+    own = {"GOFLAGS": "-mod=mod -buildvcs=false -trimpath", "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto"}
+    made = os.environ | own | dict(more or {})
     if not os.environ.get("HOME"):
         made |= {"GOPATH": str(cache() / "go"), "GOCACHE": str(cache() / "go" / "build")}
     return made

@@ -52,6 +52,7 @@ ALLOWED = {
     "api.openapi.schemas._kinds_by_definition": "by releases, of which a server has one",
     "api.openapi.v3._makers": NO_ARGUMENT,
     "api.pipeline.conversion._ways": NO_ARGUMENT,
+    "api.pipeline.server_side_apply._with_keyless_lists": "by built-in types",
     "api.pipeline.defaulting._contains_itself": "by definitions of built-in kinds, which come from object_type",
     "api.pipeline.defaulting._plan_of": "by definitions of built-in kinds, which come from object_type",
     "api.registry.registry._builtin_types": NO_ARGUMENT,

@@ -166,3 +166,21 @@ async def test_managed_fields_that_are_no_json_are_dropped() -> None:
         (await server.ask("POST", f"{MAPS}?fieldManager=me", body("b", k="v"), headers=headers)).ok()
         changed = (await server.ask("PUT", f"{MAPS}/b?fieldManager=me", body("b", k="w"), headers=headers)).ok()
         assert [each["manager"] for each in changed["metadata"]["managedFields"]] == ["me"]
+
+
+async def test_an_apply_needs_keys_in_lists_that_it_does_not_change() -> None:
+    """The live object has owners, and an update has brought an item without a key."""
+    async with open_server() as server:
+        accounts = "/api/v1/namespaces/default/serviceaccounts"
+        await server.post(f"{accounts}?fieldManager=m", {"metadata": {"name": "b"}, "secrets": [{"name": "x"}]})
+        written = await server.put(f"{accounts}/b", {"metadata": {"name": "b"}, "secrets": [{"name": "x"}, {}]})
+        assert written["metadata"]["managedFields"]
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "b", "labels": {"a": "b"}}}
+        refusal = (await apply(server, f"{accounts}/b", body, "m")).refused(500)
+        assert refusal["message"] == (
+            "failed to create typed live object (default/b; /v1, Kind=ServiceAccount): .secrets: element 1: "
+            'associative list with keys has an element that omits all key fields ["name"] '
+            "(and doesn't have default values for any key fields)"
+        )
+        await server.put(f"{accounts}/b", {"metadata": {"name": "b"}, "secrets": [{"name": "x"}]})
+        (await apply(server, f"{accounts}/b", body, "m")).ok()
