@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.eventlog.histograms import Histogram
+from kubechronicle.eventlog.measures import Histogram
 
 BOUNDS: Final = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
 

@@ -27,7 +27,6 @@ import trio
 from kubechronicle.actors.errors import ActorCrashed, MailboxFull
 from kubechronicle.eventlog.errors import LogUnavailable, OutcomeUnknownForNow
 from kubechronicle.eventlog.records import Change, Key, Record, Rejected, Transaction
-from kubechronicle.eventlog.wake_up import WOKEN
 
 # -- mailbox -----------------------------------------------------------------------------------------------------------
 #
@@ -70,7 +69,7 @@ class Mailbox(Generic[M]):
             raise MailboxFull(self._owner, self._capacity)
         self._messages.append(message)
         if self._reader is not None:
-            trio.lowlevel.reschedule(self._reader, WOKEN)
+            trio.lowlevel.reschedule(self._reader)
             self._reader = None
 
     @property
@@ -149,7 +148,7 @@ class Commit:
     def finish(self, outcome: CommitOutcome) -> None:
         self.outcome = outcome
         if self._waiting is not None:
-            trio.lowlevel.reschedule(self._waiting, WOKEN)
+            trio.lowlevel.reschedule(self._waiting)
             self._waiting = None
 
     def wait(self, *, limited: bool = False) -> Awaitable[CommitOutcome]:

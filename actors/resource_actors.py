@@ -10,6 +10,7 @@ from collections.abc import Callable
 import trio
 
 from kubechronicle.actors.resource_actor import Commit, ResourceActor, ResourceActorStatistics, Submit
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Transaction
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, start_apart
 
@@ -18,16 +19,16 @@ LONGEST_PAUSE = 2.0
 
 
 class ResourceActors:
-    """``current_revision(resource, namespace, name)``: the view's (0: absent). ``submit``: the appender's."""
+    """``peek(resource, namespace, name)``: the object in the view. ``submit``: the appender's."""
 
     def __init__(
         self,
         *,
-        current_revision: Callable[[str, str, str], int],
+        peek: Callable[[str, str, str], Entry | None],
         submit: Submit,
         failures: TaskFailures | None = None,
     ) -> None:
-        self._current_revision = current_revision
+        self._peek = peek
         self._submit = submit
         self._actors: dict[str, ResourceActor] = {}
         self._nursery: trio.Nursery | None = None
@@ -55,7 +56,8 @@ class ResourceActors:
 
     def _make(self, resource: str) -> ResourceActor:
         def current_revision(namespace: str, name: str) -> int:
-            return self._current_revision(resource, namespace, name)
+            entry = self._peek(resource, namespace, name)
+            return entry.revision if entry is not None else 0
 
         actor = ResourceActor(resource, current_revision=current_revision, submit=self._submit)
         self._actors[resource] = actor

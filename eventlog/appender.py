@@ -43,7 +43,6 @@ from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Batch, BatchIds, BatchResult, Key, Record, Rejected, Transaction
 from kubechronicle.eventlog.restarts import delays
 from kubechronicle.eventlog.tail import Tail
-from kubechronicle.eventlog.wake_up import WOKEN
 
 BATCH_TRANSACTIONS = 256
 """15,000 to 34,000 changes per second at this size. Larger batches gained little, and each change waits for all."""
@@ -230,7 +229,7 @@ class Appender:
 
     def _wake(self) -> None:
         if self._parked is not None:
-            trio.lowlevel.reschedule(self._parked, WOKEN)
+            trio.lowlevel.reschedule(self._parked)
             self._parked = None
 
     async def _close_when_cancelled(self, shielded: trio.CancelScope) -> None:

@@ -20,7 +20,7 @@ from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.reset import Reset
 from kubechronicle.http import filters
-from kubechronicle.http.aggregation.aggregation import Aggregation
+from kubechronicle.http.aggregation.discovery import Aggregation
 from kubechronicle.http.audit.accesses import AccessRecorder
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.reads import ReadRecorder
@@ -41,9 +41,7 @@ from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, HealthCheck, Trouble
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import MetricFilter, Metrics
-from kubechronicle.http.operators.ephemeral import answer_ephemeral
-from kubechronicle.http.operators.pages import OperatorPages
-from kubechronicle.http.operators.slis import Slis
+from kubechronicle.http.operators import OperatorPages, Slis, answer_ephemeral
 from kubechronicle.http.outgoing.networks import DIRECT, Networks
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
@@ -52,15 +50,15 @@ from kubechronicle.http.representation.encoding_cache import MOST_BYTES, Encodin
 from kubechronicle.http.representation.event_encoder import EncoderChoice
 
 if TYPE_CHECKING:
-    from kubechronicle.http.tracing.tracing import Tracing
+    from kubechronicle.http.tracing import Tracing
 from collections.abc import Awaitable
 
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.flow_control.dumps import DUMPS, dump
 from kubechronicle.http.handlers import history
-from kubechronicle.http.handlers.branches.branch_requests import backend_in
-from kubechronicle.http.handlers.machine.log_files import answer_logs, is_log_path
+from kubechronicle.http.handlers.branch_requests import backend_in
+from kubechronicle.http.handlers.machine import answer_logs, is_log_path
 from kubechronicle.http.handlers.openapi import V2, V3, answer_converted
 from kubechronicle.http.handlers.resources import answer, handle
 from kubechronicle.http.health import page_not_found

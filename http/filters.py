@@ -36,18 +36,17 @@ from kubechronicle.http.authentication.user import CredentialRejected, NoCredent
 from kubechronicle.http.authorization import impersonation
 from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
 from kubechronicle.http.context import Context, Step, authorized_as
-from kubechronicle.http.edge import EdgeSettings
+from kubechronicle.http.edge import EdgeSettings, measured
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_limits, with_seats
 from kubechronicle.http.flow_control.measures import READS, WRITES
 from kubechronicle.http.handlers.drain import Drain
-from kubechronicle.http.measured import measured
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, internal_error_text, timed_out
 
 if TYPE_CHECKING:
-    from kubechronicle.http.tracing.tracing import Tracing
+    from kubechronicle.http.tracing import Tracing
 from kubechronicle.api.values import durations
 
 # -- timeouts ----------------------------------------------------------------------------------------------------------
@@ -200,7 +199,7 @@ def trace(services: Services, following: Step) -> Step:
     """Make a span of the request."""
     if services.tracing is None:
         return following
-    from kubechronicle.http.tracing.filter import traced  # its library takes long to load
+    from kubechronicle.http.tracing import traced  # its library takes long to load
 
     return traced(services.tracing, following)
 
@@ -209,7 +208,7 @@ def trace_handler(services: Services, following: Step) -> Step:
     """Make spans of the handler, and of the parts of its time."""
     if services.tracing is None:
         return following
-    from kubechronicle.http.tracing.spans import handler_spans
+    from kubechronicle.http.tracing import handler_spans
 
     return handler_spans(following)
 

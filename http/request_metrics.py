@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from kubechronicle.api.meta.request_info import VERB_OF_METHOD, RequestInfo
-from kubechronicle.eventlog.histograms import Histogram, add_to
-from kubechronicle.eventlog.histograms import buckets as cumulative
+from kubechronicle.eventlog.measures import Histogram, add_to
+from kubechronicle.eventlog.measures import buckets as cumulative
 
 # -- watch metrics -----------------------------------------------------------------------------------------------------
 #

@@ -43,7 +43,7 @@ from prometheus_client import Histogram
 
 from kubechronicle.http.context import Context, shown_uri
 from kubechronicle.http.messages import Request
-from kubechronicle.http.operators.profile import thread_times
+from kubechronicle.http.operators import thread_times
 from kubechronicle.http.wire.connection import Connection
 
 log = logging.getLogger(__name__)

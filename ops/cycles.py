@@ -31,7 +31,7 @@ from prometheus_client import Counter, Gauge
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from kubechronicle.eventlog.histograms import Histogram, histogram_family
+from kubechronicle.eventlog.measures import Histogram, histogram_family
 from kubechronicle.ops.garbage_search import GarbageSearch
 
 NEW: Final = 10_000

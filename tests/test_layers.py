@@ -48,7 +48,7 @@ HTTP_MAY_IMPORT = (
     "actors.writing.writes",
     "eventlog.entries",
     "eventlog.errors",
-    "eventlog.histograms",
+    "eventlog.measures",
     "eventlog.log",
     "eventlog.queries.branches",
     "eventlog.queries.reads",
@@ -82,13 +82,13 @@ STAIRCASES = {
     ),
     "eventlog": (
         "queries", "encryption", "postgres", "integrity", "retention", "erasure", "transfer", "watching", "views",
-        "sharing", "branches", "memory",
+        "sharing", "memory",
     ),
     "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions",
                "branches"),
     "http": (
         "wire", "streaming", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
-        "audit", "tracing", "flow_control", "operators", "aggregation", "handlers",
+        "audit", "flow_control", "aggregation", "handlers",
     ),
     "ops": (
         "settings", "postgres", "server", "ephemeral", "maintenance", "cluster", "client", "testing", "migration",

@@ -172,9 +172,13 @@ class AdmissionPlugin:
     """A plugin for some ``resources`` (storage names such as "pods"; None: all) and ``operations``.
 
     ``gate``: the feature gate without which it does nothing, "" for none.
+    ``configured_by``: the resource of its configurations. While there are none, it is not asked, unless it
+    ``has_compiled`` some before.
     """
 
     name: ClassVar[str]
+    configured_by: ClassVar[str] = ""
+    has_compiled: bool = False
     gate: ClassVar[str] = ""
     resources: ClassVar[frozenset[str] | None] = None
     operations: ClassVar[frozenset[str]] = frozenset({CREATE, UPDATE})
@@ -223,11 +227,15 @@ Run: TypeAlias = Callable[[Attributes, State], AdmissionSteps | None]
 
 
 class PluginStep(NamedTuple):
-    """A step of one plugin. ``passed``: counts its duration. ``rejected``: the labels of one that rejects."""
+    """A step of one plugin. ``passed``: counts its duration. ``rejected``: the labels of one that rejects.
+
+    ``dynamic``: the plugin, if it is configured by objects.
+    """
 
     run: Run
     passed: Count
     rejected: Labels
+    dynamic: AdmissionPlugin | None
 
 
 class AdmissionChain:
@@ -279,7 +287,10 @@ class AdmissionChain:
         steps, all_passed = self._measured.get((kind, resource, operation)) or self._measure(kind, resource, operation)
         start = begun = perf_counter()
         try:
-            for run, passed, rejected in steps:  # noqa: B007  it is that of the step that rejects
+            for run, passed, rejected, dynamic in steps:  # noqa: B007  it is that of the step that rejects
+                if dynamic is not None and not self._is_configured(dynamic):
+                    measured.append((passed, 0.0))
+                    continue
                 try:
                     rest = run(attributes, state)
                 except NeedsExternalAnswer as missing:
@@ -295,6 +306,10 @@ class AdmissionChain:
             measured.append((partial(metrics.steps.add, (kind, operation, "true")), now - start))
             raise
         measured.append((all_passed, begun - start))
+
+    def _is_configured(self, plugin: AdmissionPlugin) -> bool:
+        state = self._state
+        return plugin.has_compiled or plugin.name in state.manifests or bool(state.held[plugin.configured_by])
 
     def begin_write(self, attributes: Attributes) -> None:
         """Run the storage hooks. NeedsExternalAnswer: the write is prepared again once the answer is there."""
@@ -325,7 +340,12 @@ class AdmissionChain:
     def _measure(self, kind: str, resource: str, operation: str) -> tuple[tuple[PluginStep, ...], Count]:
         metrics, passed, rejected = self._state.metrics, (kind, operation, "false"), (kind, operation, "true")
         steps = tuple(
-            PluginStep(step, metrics.controllers.of((step.__self__.name, *passed)), (step.__self__.name, *rejected))
+            PluginStep(
+                step,
+                metrics.controllers.of((step.__self__.name, *passed)),
+                (step.__self__.name, *rejected),
+                step.__self__ if getattr(step.__self__, "configured_by", "") else None,
+            )
             for step in self._steps(kind, resource, operation)
         )
         return self._measured.setdefault((kind, resource, operation), (steps, metrics.steps.of(passed)))

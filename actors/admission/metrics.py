@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final
 
 from kubechronicle.actors.external_answers import NeedsExternalAnswer
-from kubechronicle.eventlog.histograms import Histogram
+from kubechronicle.eventlog.measures import Histogram
 
 Labels = tuple[str, ...]
 

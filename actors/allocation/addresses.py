@@ -26,7 +26,7 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.values.objects import Object
-from kubechronicle.eventlog.histograms import Histogram
+from kubechronicle.eventlog.measures import Histogram
 from kubechronicle.eventlog.records import Key
 
 IP_ADDRESSES: Final = "ipaddresses.networking.k8s.io"

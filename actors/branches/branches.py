@@ -29,7 +29,7 @@ from kubechronicle.api.history.branches import BRANCHES, RESOURCE, base_of
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.eventlog.branches.branch_log import BranchLog, BranchTail
+from kubechronicle.eventlog.branch_log import BranchLog, BranchTail
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import LogError, unwrapped
 from kubechronicle.eventlog.queries.branches import BranchGone

@@ -24,7 +24,7 @@ from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.managed_fields.field_sets import NoPathElement
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import json_patch, structured_merge, typed_values
-from kubechronicle.api.pipeline import bodies, defaulting
+from kubechronicle.api.pipeline import bodies, conversion
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, equality, unstructured
 from kubechronicle.api.schema.types import ATOMIC, AnyType, ListType, MapType, ObjectType, Type
@@ -241,7 +241,7 @@ def _applied(obj: Object, configuration: Any, rt: ResourceType) -> Object:
     except (check.TypeMismatch, unstructured.ConversionError) as error:
         shown = f"{rt.group}/{rt.version}, Kind={rt.kind}"
         raise Failed(f"unable to convert unstructured object to {shown}: {error}") from None
-    defaulting.apply(merged, kind)
+    conversion.apply(merged, kind)
     equality.encode_again(merged, rt.definition)
     return merged
 
@@ -341,6 +341,6 @@ def _decoded(obj: Object, rt: ResourceType) -> Object:
     if unknown:
         texts = bodies.strict_texts((), unknown)
         raise status.internal_error(f"strict decoding error: {', '.join(texts)}")
-    defaulting.apply(obj, kind)
+    conversion.apply(obj, kind)
     equality.encode_again(obj, rt.definition)
     return obj

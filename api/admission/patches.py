@@ -20,7 +20,7 @@ from kubechronicle.api.errors.field_errors import go_quote, invalid_value
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import json_patch
-from kubechronicle.api.pipeline import bodies, body_types, defaulting
+from kubechronicle.api.pipeline import bodies, body_types, conversion
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, types
 from kubechronicle.api.values.objects import Object
@@ -179,7 +179,7 @@ def _decoded_members(obj: Object, kind: types.ObjectType, members: check.Members
             check.check_members(obj, kind, members)
     except check.TypeMismatch as error:
         raise status.internal_error(str(error)) from None
-    defaulting.apply(obj, kind)
+    conversion.apply(obj, kind)
     return _with_metadata(obj)
 
 

@@ -14,7 +14,7 @@ from kubechronicle.api.codecs import json, yaml
 from kubechronicle.api.codecs.errors import MAX_COMPLAINTS, Complaints
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote, invalid_value
-from kubechronicle.api.pipeline import body_types, defaulting
+from kubechronicle.api.pipeline import body_types, conversion
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import check, equality, repeated_keys, types, unstructured
 from kubechronicle.api.schema.empties import Empty
@@ -119,7 +119,7 @@ def decode(
         _mark_reset(obj)
         try:
             unknown = check.check(obj, kind, empties)
-            defaulting.apply(obj, kind)
+            conversion.apply(obj, kind)
         except check.TypeMismatch as error:
             raise cannot_be_handled(rt, _shown_mismatch(rt, error, duplicates, kind)) from None
     keys_sorted = isinstance(duplicates, Complaints) and duplicates.keys_sorted
@@ -322,5 +322,5 @@ def _checked(rt: ResourceType, obj: Object, checked: _Checked, empties: list[Emp
         return []
     _mark_reset(obj)
     unknown = checked(obj, kind, empties)
-    defaulting.apply(obj, kind)
+    conversion.apply(obj, kind)
     return unknown

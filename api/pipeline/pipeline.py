@@ -30,7 +30,6 @@ from kubechronicle.api.pipeline import (
     conversion,
     custom_bodies,
     custom_writes,
-    defaulting,
     deletion,
     scale,
     tracking,
@@ -230,7 +229,7 @@ def _shown(obj: Object, emptied: empties.Emptied) -> Object:
 def _default_stored(rt: ResourceType, obj: Object) -> None:
     """Apply defaults after a conversion or hooks, as Kubernetes does at each read from its store."""
     if rt.definition and (strategy_of(rt.resource).defaults_again or not rt.is_storage_version):
-        defaulting.apply(obj, conversion.storage_kind(rt))
+        conversion.apply(obj, conversion.storage_kind(rt))
 
 
 # -- update -----------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from kubechronicle.api.managed_fields.path_elements import may_lack_keys
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import apply, typed_readers, typed_values
 from kubechronicle.api.patch.apply import Applied, Conflicts, Typed, Unconvertible
-from kubechronicle.api.pipeline import applied_bodies, bodies, conversion, defaulting
+from kubechronicle.api.pipeline import applied_bodies, bodies, conversion
 from kubechronicle.api.pipeline.applied_bodies import KUBECTL, LAST_APPLIED
 from kubechronicle.api.pipeline.applied_bodies import ApplyRequest as ApplyRequest
 from kubechronicle.api.registry.registry import ResourceType, known_registry
@@ -281,7 +281,7 @@ def _decoded(rt: ResourceType, kind: ObjectType, config: Object, obj: Object, em
         return obj
     try:
         unstructured.check_converted(obj, kind, empties)
-        defaulting.apply(obj, kind)
+        conversion.apply(obj, kind)
         equality.encode_again(obj, rt.definition)
     except (check.TypeMismatch, unstructured.ConversionError) as error:
         why = f"unable to convert unstructured object to {_type_text(rt.api_version, rt.kind)}: {error}"

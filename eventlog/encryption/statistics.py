@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kubechronicle.eventlog.encryption.errors import code_of
-from kubechronicle.eventlog.histograms import Histogram
+from kubechronicle.eventlog.measures import Histogram
 
 FROM_STORAGE: Final = "from_storage"
 TO_STORAGE: Final = "to_storage"

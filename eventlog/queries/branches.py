@@ -6,7 +6,7 @@ the base mean other changes in the branch than in the main log:
     main log    … 40  41  42  43                     the base is 41
     branch            41  42' 43' 44'
 
-Both logs have such a table (Postgres and memory); BranchLog (branches/branch_log.py) makes a RevisionLog of it.
+Both logs have such a table (Postgres and memory); BranchLog (eventlog/branch_log.py) makes a RevisionLog of it.
 """
 
 from __future__ import annotations

@@ -15,9 +15,8 @@ from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, Plai
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.records import Head, Record
-from kubechronicle.eventlog.views.progress import ViewProgress
 from kubechronicle.eventlog.views.sorted_store import page_of
-from kubechronicle.eventlog.views.view import Follow, View, ViewStatistics
+from kubechronicle.eventlog.views.view import Follow, View, ViewProgress, ViewStatistics
 from kubechronicle.eventlog.watching.cursors import ReadHistory, ReadObject, WatchCursor
 from kubechronicle.eventlog.watching.dispatcher import Dispatcher
 

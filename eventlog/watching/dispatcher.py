@@ -23,7 +23,6 @@ from typing import Any, Protocol, TypeAlias
 import trio
 
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.eventlog.wake_up import WOKEN
 
 TIME_SLICE = 0.0005
 """Seconds of delivery after which other tasks run. A request needs a dozen turns. Requests run before event delivery:
@@ -104,7 +103,7 @@ class WatcherGroup:
         """End the watcher's wait; everything up to the revision has been delivered to it."""
         task = self.waiting.pop(watcher)
         watcher.wake(revision)
-        trio.lowlevel.reschedule(task, WOKEN)
+        trio.lowlevel.reschedule(task)
 
 
 class Dispatcher:
@@ -340,7 +339,7 @@ class WatcherGroups:
             if not woken:
                 self._remove(watcher.interest)
             watcher.wake(revision)
-            trio.lowlevel.reschedule(task, WOKEN)
+            trio.lowlevel.reschedule(task)
             return
         group = self._delivered.get(watcher.interest)
         if group is not None and watcher in group.waiting:
@@ -349,7 +348,7 @@ class WatcherGroups:
     def _wake_group(self, interest: Interest, revision: int) -> None:
         for watcher, task in self._remove(interest).items():
             watcher.wake(revision)
-            trio.lowlevel.reschedule(task, WOKEN)
+            trio.lowlevel.reschedule(task)
 
     def _remove(self, interest: Interest) -> dict[Watcher, trio.lowlevel.Task]:
         self._count_field(interest, -1)

@@ -28,6 +28,7 @@ from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.aggregation.backends import AGGREGATOR, TIMEOUT, Backends
 from kubechronicle.http.aggregation.openapi import RemoteOpenApi
+from kubechronicle.http.aggregation.proxy import Proxy
 from kubechronicle.http.aggregation.routes import Routes
 from kubechronicle.http.outgoing.client import Answer, AskError
 
@@ -230,3 +231,13 @@ def _object(answer: Answer) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("the answer is no object")
     return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregation:
+    """One per server. ``discovery.run`` is a child of the supervision tree."""
+
+    routes: Routes
+    proxy: Proxy
+    discovery: RemoteDiscovery
+    openapi: RemoteOpenApi

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kubechronicle.api.values.caches import kept
-from kubechronicle.http.authentication.bearer import (
+from kubechronicle.http.authentication.credentials import (
     EXTRA_SPACE,
+    STANDARD,
     SUBPROTOCOL,
+    ClientCertificates,
+    ProxyHeaders,
     bearer_token,
     has_extra_space,
     subprotocol_token,
 )
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
-from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.user import (
     ANONYMOUS_USER,
     Authenticator,
@@ -32,7 +34,6 @@ from kubechronicle.http.authentication.user import (
     authenticated,
 )
 from kubechronicle.http.authentication.webhook import HasCache
-from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.messages import SUBPROTOCOLS, Request
 
 # -- anonymous ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.eventlog.histograms import Histogram, histogram_family
+from kubechronicle.eventlog.measures import Histogram, histogram_family
 
 SUCCESS, FAILURE, ERROR = "success", "failure", "error"
 """Results of an attempt: a user; no credential although one is required; a wrong credential."""

@@ -31,7 +31,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values import names
 from kubechronicle.api.values.caches import kept_in_order
-from kubechronicle.http.authentication.request_header import extra_fields
+from kubechronicle.http.authentication.credentials import extra_fields
 from kubechronicle.http.authentication.user import (
     ANONYMOUS,
     GROUP_AUTHENTICATED,

@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.eventlog.histograms import Histogram, add_to, histogram_family
+from kubechronicle.eventlog.measures import Histogram, add_to, histogram_family
 from kubechronicle.http.authentication.metrics import BUCKETS
 from kubechronicle.http.authorization.decision import Decision, Verdict
 

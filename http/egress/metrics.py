@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.eventlog.histograms import Histogram, histogram_family
+from kubechronicle.eventlog.measures import Histogram, histogram_family
 
 DIALER: Final = "apiserver_egress_dialer"
 CLIENT: Final = "konnectivity_network_proxy_client"

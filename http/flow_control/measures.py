@@ -12,7 +12,7 @@ import trio
 
 from kubechronicle.api.flow_control.queues import Level
 from kubechronicle.api.meta.request_info import Query, RequestInfo
-from kubechronicle.eventlog.histograms import Histogram
+from kubechronicle.eventlog.measures import Histogram
 from kubechronicle.eventlog.views.views import View
 
 # -- estimates ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.api.flow_control.pace import SERVICE_TIME
 from kubechronicle.api.flow_control.queues import Level
-from kubechronicle.eventlog.histograms import Histogram, buckets
+from kubechronicle.eventlog.measures import Histogram, buckets
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.measures import Shares, Use
 

@@ -21,10 +21,9 @@ from kubechronicle.api.history.revisions import GROUP
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.context import Context
-from kubechronicle.http.handlers import proxies, reading, writing
+from kubechronicle.http.handlers import machine, proxies, reading, writing
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.eviction import bind, evict
-from kubechronicle.http.handlers.machine import component_statuses
 from kubechronicle.http.handlers.pod_log import read_log
 from kubechronicle.http.handlers.questions import bisect, rights
 from kubechronicle.http.handlers.responses import compressed, is_long
@@ -254,8 +253,8 @@ async def answer(backend: Backend, request: Request, context: Context, rt: Resou
     elif rt.group == GROUP and rt.plural == CHANGES and not context.branch:
         context.warnings.append("the changes of a branch are listed below /branch/NAME/ alone")
         backend = replace(backend, reads=NoChanges(backend.store.reads))
-    elif rt.deprecated and rt.plural == component_statuses.RESOURCE and not context.moment:
-        backend = replace(backend, reads=component_statuses.ComponentStatuses(backend.store.reads))
+    elif rt.deprecated and rt.plural == machine.RESOURCE and not context.moment:
+        backend = replace(backend, reads=machine.ComponentStatuses(backend.store.reads))
     if rt.custom is not None and needs_webhook(rt):
         converted = ConvertedEntries(backend.store.conversions, rt)
         backend = replace(backend, reads=ConvertedReads(backend.reads, converted), converted=converted)

@@ -23,10 +23,10 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision, forbidden
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
+from kubechronicle.http.handlers.commit import commit_together
 from kubechronicle.http.handlers.reading import list_limit, list_parameters, reads_exactly, requested_revision
 from kubechronicle.http.handlers.responses import bytes_response, in_version, list_response, one_body, one_body_at_once
 from kubechronicle.http.handlers.reviews import REVIEWS, review
-from kubechronicle.http.handlers.transactions.commit import commit_together
 from kubechronicle.http.handlers.write_request import (
     corrupted,
     patch_type,

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Sequence
 
 import trio
 
-from kubechronicle.eventlog.wake_up import WOKEN
 from kubechronicle.http.outgoing.keep_alive import MAX_HEADERS, BadAnswer, Received
 from kubechronicle.http.wire.http2.answers import AnswerHead
 from kubechronicle.http.wire.http2.frames import ErrorCode, error_name
@@ -57,7 +56,7 @@ class Call:
     def wake(self) -> None:
         task, self._task = self._task, None
         if task is not None:
-            trio.lowlevel.reschedule(task, WOKEN)
+            trio.lowlevel.reschedule(task)
 
     def received(self) -> Received:
         """Return the answer. BadAnswer: it cannot be used."""

@@ -20,7 +20,6 @@ from typing import Final
 
 import trio
 
-from kubechronicle.eventlog.wake_up import WOKEN
 from kubechronicle.http.outgoing.calls import Call, Unprocessed
 from kubechronicle.http.outgoing.keep_alive import (
     DISCONNECTED,
@@ -229,7 +228,7 @@ class Multiplexed:
         self._waiting += len(data)
         writer, self._idle_writer = self._idle_writer, None
         if writer is not None:
-            trio.lowlevel.reschedule(writer, WOKEN)
+            trio.lowlevel.reschedule(writer)
 
     def _send_at_once(self, data: bytes) -> None:
         """Send the frames of the only request while the writer has nothing to do; the writer sends the rest."""

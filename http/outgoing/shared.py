@@ -10,7 +10,7 @@ import trio
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.eventlog.histograms import MOST_NOTED, Histogram, add_to
+from kubechronicle.eventlog.measures import MOST_NOTED, Histogram, add_to
 from kubechronicle.eventlog.restarts import start_apart
 from kubechronicle.http.outgoing.errors import AskError
 from kubechronicle.http.outgoing.keep_alive import Deadlines

@@ -30,15 +30,18 @@ from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http import filters
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.authorities import Bundle
-from kubechronicle.http.authentication.bearer import StaticTokens
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
 from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy
+from kubechronicle.http.authentication.credentials import (
+    STANDARD,
+    AuthenticatingProxy,
+    ClientCertificates,
+    StaticTokens,
+)
 from kubechronicle.http.authentication.service_accounts import ServiceAccountTokens
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.user import Identified, User
 from kubechronicle.http.authentication.webhook import WebhookTokens
-from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.authorization.decision import AuthorizationChain, Privileged
 from kubechronicle.http.authorization.node import NodeAuthorizer
 from kubechronicle.http.authorization.rbac import GROUP, RbacAuthorizer

@@ -19,7 +19,7 @@ import orjson
 from kubechronicle.api.builtin.strategies import strategy_of
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
-from kubechronicle.api.pipeline import bodies, defaulting, pipeline
+from kubechronicle.api.pipeline import bodies, conversion, pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check
@@ -198,14 +198,14 @@ def measure(rt: ResourceType, obj: dict[str, Any], rounds: int) -> dict[str, flo
     checked["metadata"].setdefault("namespace", "default")
     check.check(checked, kind)
     defaulted = copy_object(checked)
-    defaulting.apply(defaulted, kind)
+    conversion.apply(defaulted, kind)
     stored = create(rt, copy_object(obj))
     writer = managers.Writer(manager=CONTEXT.manager, api_version=rt.api_version, now=CONTEXT.now)
     rules = strategy_of(rt.resource)
     return {
         "JSON decode": least(orjson.loads, lambda: raw, rounds),
         "schema": least(lambda obj: check.check(obj, kind), lambda: orjson.loads(raw), rounds),
-        "defaults": least(lambda obj: defaulting.apply(obj, kind), lambda: copy_object(checked), rounds),
+        "defaults": least(lambda obj: conversion.apply(obj, kind), lambda: copy_object(checked), rounds),
         "managed fields": least(
             lambda obj: managers.track(kind, None, obj, writer=writer), lambda: copy_object(defaulted), rounds
         ),

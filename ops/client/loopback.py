@@ -10,7 +10,7 @@ Everything that reaches it acts with these credentials, so only the page may rea
                                container; responses outside /ui/ have headers that keep the browser from running them
 
 The only writes are those of restores (restoring/page.py), which this program plans and carries out itself. It also
-answers why an object is as it is (explaining/page.py). The page asks with POST, and learns from headers that it may.
+answers why an object is as it is (client/explaining.py). The page asks with POST, and learns from headers that it may.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ from uuid import uuid4
 import orjson
 import trio
 
-from kubechronicle.actors.random_names import new_uid
-from kubechronicle.actors.writing.targets import Target, new_object
+from kubechronicle.actors.writing.targets import Target, new_object, new_uid
 from kubechronicle.api.meta.encoding import encode_stored
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.values.objects import Object

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kubechronicle.api.codecs import json, protobuf
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.meta.encoding import copy_object, encode_custom, encode_stored
-from kubechronicle.api.pipeline import conversion, defaulting
+from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, types
 from kubechronicle.api.values.objects import Object
@@ -176,7 +176,7 @@ def _in_stored_version(rt: ResourceType, obj: Object) -> Object:
         raise NotStorable(str(error)) from None
     storage = known_registry().storage(rt.resource)
     assert storage is not None, f"{rt.resource} is stored"
-    defaulting.apply(converted, types.object_type(storage.definition))
+    conversion.apply(converted, types.object_type(storage.definition))
     return converted
 
 

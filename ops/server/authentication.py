@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
-from kubechronicle.http.authentication import request_header, x509
+from kubechronicle.http.authentication import credentials
 from kubechronicle.http.authentication.authorities import Authorities, Bundle
-from kubechronicle.http.authentication.bearer import StaticTokens, TokenFileError, parse_token_file
 from kubechronicle.http.authentication.chain import Anonymous
-from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy, ProxyHeaders
+from kubechronicle.http.authentication.credentials import (
+    STANDARD,
+    AuthenticatingProxy,
+    ClientCertificates,
+    ProxyHeaders,
+    StaticTokens,
+    TokenFileError,
+    parse_token_file,
+)
 from kubechronicle.http.authentication.user import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.webhook import TokenWebhook
-from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.pki import FRONT_PROXY
@@ -103,7 +109,11 @@ def authentication_plan(
     if jwt is not None and jwt.anonymous is not None:
         anonymous = Anonymous(jwt.anonymous.enabled, jwt.anonymous.paths)
     plan = AuthenticationPlan(
-        authenticators=[ClientCertificates(clients.current, reads_uid=feature_gates(settings).enabled(x509.UID_GATE))],
+        authenticators=[
+            ClientCertificates(
+                clients.current, reads_uid=feature_gates(settings).enabled(credentials.CERTIFICATE_UID_GATE)
+            )
+        ],
         static_tokens=static_tokens(settings),
         token_webhook=token_webhook(settings),
         jwt=jwt.plan if jwt is not None else None,
@@ -116,7 +126,7 @@ def authentication_plan(
         return _with_proxy(plan, file, proxy_headers(settings), _proxy_lists(settings))
     if front_proxy_ca is not None:
         headers, lists = replace(STANDARD, allowed_names=(FRONT_PROXY,)), dict(STANDARD_LISTS)
-        if not feature_gates(settings).enabled(request_header.UID_GATE):
+        if not feature_gates(settings).enabled(credentials.PROXY_UID_GATE):
             headers = replace(headers, uid=())
             del lists["requestheader-uid-headers"]
         return _with_proxy(plan, front_proxy_ca, headers, lists)
@@ -167,9 +177,9 @@ def proxy_headers(settings: Settings) -> ProxyHeaders:
         extra_prefix=_lower(settings.requestheader_extra_headers_prefix),
         allowed_names=settings.requestheader_allowed_names or (),
     )
-    if headers.uid and not feature_gates(settings).enabled(request_header.UID_GATE):
+    if headers.uid and not feature_gates(settings).enabled(credentials.PROXY_UID_GATE):
         raise OperatorError(
-            f'--requestheader-uid-headers requires the "{request_header.UID_GATE}" feature to be enabled'
+            f'--requestheader-uid-headers requires the "{credentials.PROXY_UID_GATE}" feature to be enabled'
         )
     if headers.uid and not set(STANDARD.uid) & set(headers.uid):
         # As in kube-apiserver: every extension API server reads X-Remote-Uid.

@@ -33,7 +33,7 @@ from kubechronicle.api.values.caches import CACHES
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.reset import Reset
 from kubechronicle.eventlog.restarts import TaskFailures
-from kubechronicle.http.aggregation.aggregation import Aggregation
+from kubechronicle.http.aggregation.discovery import Aggregation
 from kubechronicle.http.aggregation.foreign_objects import RemoteObjects
 from kubechronicle.http.app import HttpApplication, build_application
 from kubechronicle.http.audit.accesses import AccessRecorder
@@ -54,7 +54,6 @@ from kubechronicle.ops.server.admission import create_namespace
 from kubechronicle.ops.server.admission_manifests import ReloadedManifests
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.audit import access_recorder, audit_parts, read_recorder
-from kubechronicle.ops.server.branches.branch_parts import BranchMaker, BranchRules
 from kubechronicle.ops.server.collectors import process
 from kubechronicle.ops.server.collectors.admission import AdmissionCollector, RuleCollector
 from kubechronicle.ops.server.collectors.allocation import AllocationCollector
@@ -62,8 +61,9 @@ from kubechronicle.ops.server.collectors.queues import LargeWorkCollector, Queue
 from kubechronicle.ops.server.collectors.server_metrics import readings
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, gated_loops, led
-from kubechronicle.ops.server.databases.units import OtherDatabase, Storage, Unit, make_storage
+from kubechronicle.ops.server.databases.branch_parts import BranchMaker, BranchRules
 from kubechronicle.ops.server.encryption.encryption import Encryption
+from kubechronicle.ops.server.databases.units import OtherDatabase, Storage, Unit, make_storage
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop, foreign_objects
 from kubechronicle.ops.server.outside.services import judge_of, service_addresses
 from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts

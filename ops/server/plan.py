@@ -25,7 +25,7 @@ from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.retention.retention import DEFAULT_POLICIES, RetentionPolicy
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication.chain import Anonymous
-from kubechronicle.http.authentication.request_header import STANDARD, ProxyHeaders
+from kubechronicle.http.authentication.credentials import STANDARD, ProxyHeaders
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.user import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.webhook import TokenWebhook
@@ -33,8 +33,8 @@ from kubechronicle.http.authorization.current_authorizers import AuthorizationPl
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan
 from kubechronicle.ops.server.controllers import CONTROLLERS
-from kubechronicle.ops.server.databases.overrides import Override
 from kubechronicle.ops.server.encryption.chains import EncryptionPlan
+from kubechronicle.ops.server.databases.overrides import Override
 from kubechronicle.ops.server.worker_messages import LogEnd
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from kubechronicle.api.registry.resources import GATES as GATES_OF_RESOURCES
 from kubechronicle.api.subresources.pod_log import SPLIT_STREAMS
 from kubechronicle.api.subresources.pod_streams import REQUIRES_CREATE, WEBSOCKET_GATES
 from kubechronicle.api.subresources.token_request import HOOKS_GATE, UIDS_GATE
-from kubechronicle.http.authentication import request_header, user, x509
+from kubechronicle.http import operators
+from kubechronicle.http.authentication import credentials, user
 from kubechronicle.http.authentication.oidc.validation import EGRESS_GATE, KEYS_GATE
 from kubechronicle.http.authorization import impersonation, node
-from kubechronicle.http.operators import pages
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 
@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 NAMED: Final = (
     webhook_admission.GATE, "AllAlpha", "AllBeta", "WatchList", "ShardedListAndWatch", CBOR_GATE, UNSAFE_GATE,
     HOOKS_GATE, *plugins.GATES.values(), *GATES_OF_RESOURCES.values(),
-    impersonation.GATE, x509.UID_GATE, request_header.UID_GATE, *node.GATES, *pages.GATES.values(),
-    REQUIRES_CREATE, *WEBSOCKET_GATES, *COMPRESSION_GATES, KMS_V1_GATE,
+    impersonation.GATE, credentials.CERTIFICATE_UID_GATE, credentials.PROXY_UID_GATE, *node.GATES,
+    *operators.GATES.values(), REQUIRES_CREATE, *WEBSOCKET_GATES, *COMPRESSION_GATES, KMS_V1_GATE,
     user.ANONYMOUS_GATE, SIZES_GATE, KEYS_GATE, SIGNER_GATE,
     HASH_GATE, *node_restriction.GATES, elections.GATE, storage_versions.GATE, UIDS_GATE, SPLIT_STREAMS, EGRESS_GATE,
     "OpenAPIEnums",

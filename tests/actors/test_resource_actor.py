@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
@@ -179,14 +181,15 @@ async def test_a_crash_between_decide_and_append_loses_nothing(autojump_clock: t
     appender = Appender()
     crash_on = {"b"}
 
-    def current(resource: str, namespace: str, name: str) -> int:
+    def current(resource: str, namespace: str, name: str) -> Any:
         if name in crash_on:
             crash_on.discard(name)
             raise RuntimeError("injected")
-        return appender.current(namespace, name)
+        revision = appender.current(namespace, name)
+        return SimpleNamespace(revision=revision) if revision else None
 
     failures = TaskFailures()
-    actors = ResourceActors(current_revision=current, submit=appender.submit, failures=failures)
+    actors = ResourceActors(peek=current, submit=appender.submit, failures=failures)
     async with trio.open_nursery() as nursery:
         await nursery.start(actors.run)
         in_flight = actors.begin(transaction("a"), deadline=1e9)
@@ -209,13 +212,14 @@ async def test_a_commit_waiting_for_a_key_fails_if_the_actor_crashes(
     appender = Appender()
     crashes = False
 
-    def current(resource: str, namespace: str, name: str) -> int:
+    def current(resource: str, namespace: str, name: str) -> Any:
         if crashes:
             raise RuntimeError("injected")
-        return appender.current(namespace, name)
+        revision = appender.current(namespace, name)
+        return SimpleNamespace(revision=revision) if revision else None
 
     failures = TaskFailures()
-    actors = ResourceActors(current_revision=current, submit=appender.submit, failures=failures)
+    actors = ResourceActors(peek=current, submit=appender.submit, failures=failures)
     async with trio.open_nursery() as nursery:
         await nursery.start(actors.run)
         first, *behind = [actors.begin(transaction("a"), deadline=1e9) for _ in range(3)]

@@ -53,8 +53,8 @@ ALLOWED = {
     "api.openapi.v3._makers": NO_ARGUMENT,
     "api.pipeline.conversion._ways": NO_ARGUMENT,
     "api.pipeline.server_side_apply._with_keyless_lists": "by built-in types",
-    "api.pipeline.defaulting._contains_itself": "by definitions of built-in kinds, which come from object_type",
-    "api.pipeline.defaulting._plan_of": "by definitions of built-in kinds, which come from object_type",
+    "api.pipeline.conversion._contains_itself": "by definitions of built-in kinds, which come from object_type",
+    "api.pipeline.conversion._plan_of": "by definitions of built-in kinds, which come from object_type",
     "api.registry.registry._builtin_types": NO_ARGUMENT,
     "api.registry.registry.builtin_registry": NO_ARGUMENT,
     "api.registry.registry.known_registry": NO_ARGUMENT,
@@ -70,12 +70,12 @@ ALLOWED = {
     "api.custom.schema.known_contents._KEPT": "by classes of values; nothing is put into it",
     "api.custom.schema.known_contents._METADATA": "by classes of values; nothing is put into it",
     "actors.admission.pod_security.standards.checks_of": "by the levels of the standard, and minors up to the newest",
-    "actors.random_names._unused": "uids that no object has yet",
+    "actors.writing.targets._unused": "uids that no object has yet",
     "http.audit.record.CODES": OF_NUMBERS,
     "http.authentication.oidc.expressions._claims_environment": NO_ARGUMENT,
     "http.authentication.oidc.expressions._user_environment": NO_ARGUMENT,
     "http.authorization.match_conditions._environment": NO_ARGUMENT,
-    "http.handlers.branches.branch_requests._BACKENDS": "by the open branches, which an erasure closes",
+    "http.handlers.branch_requests._BACKENDS": "by the open branches, which an erasure closes",
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.eventlog.histograms import MOST_NOTED, Histogram
+from kubechronicle.eventlog.measures import MOST_NOTED, Histogram
 
 BOUNDS = (0.0, 0.5, 1.0, 10.0)
 VALUES = st.lists(st.sampled_from((-1.0, 0.0, 0.25, 0.5, 0.75, 1.0, 9.0, 10.0, 11.0)))

@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
 from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.eventlog.histograms import MOST_NOTED
+from kubechronicle.eventlog.measures import MOST_NOTED
 from kubechronicle.eventlog.memory.memory_log import Fault
-from kubechronicle.http import measured, slow_requests
+from kubechronicle.http import edge, slow_requests
 from kubechronicle.http.request_metrics import Requests
 
 OURS = {"component": "apiserver"}
@@ -275,7 +275,7 @@ async def test_slow_requests_are_in_the_log(autojump_clock: MockClock, monkeypat
         assert extra == {"unquoted": True}
         traces.append(message)
 
-    monkeypatch.setattr(measured, "SLOW", -1.0)
+    monkeypatch.setattr(edge, "SLOW", -1.0)
     monkeypatch.setattr(slow_requests, "SHOWN", -1.0)
     monkeypatch.setattr(slow_requests.log, "info", note)
     async with open_server() as server:

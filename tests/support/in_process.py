@@ -33,18 +33,17 @@ from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.bearer import StaticTokens
+from kubechronicle.http.authentication.credentials import ClientCertificates, StaticTokens
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authentication.x509 import ClientCertificates
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.composition import assemble
-from kubechronicle.ops.server.databases.units import OtherDatabase
 from kubechronicle.ops.server.encryption.encryption import Encryption
+from kubechronicle.ops.server.databases.units import OtherDatabase
 from kubechronicle.ops.server.plan import Plan
 
 CLIENT_CA = CA("clients")

@@ -29,7 +29,7 @@ from kubechronicle.actors.admission.policies.validating import error_type, shown
 from kubechronicle.actors.admission.versions import Versions, candidates, digest, labels_of, name_of, write_kind
 from kubechronicle.actors.evaluation import GROWN, judge, judge_copy, note_growth
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, awaiting
-from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy, PolicyBinding
+from kubechronicle.api.admission.policy_sources import GROUP, ConfigurationError, Policy, PolicyBinding
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
@@ -112,6 +112,7 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     """Applies MutatingAdmissionPolicies. Without any, it costs a look at an empty view."""
 
     name = "MutatingAdmissionPolicy"
+    configured_by = f"mutatingadmissionpolicies.{GROUP}"
     gate = "MutatingAdmissionPolicy"
     operations = frozenset({CREATE, UPDATE, CONNECT})
 
@@ -120,6 +121,7 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
 
     def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         index = self._policies.index(state, attributes.rt)
+        self.has_compiled = self._policies.has_some
         found = candidates(index, attributes, state)
         if not found or attributes.object is None:
             return None

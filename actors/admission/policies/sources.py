@@ -74,6 +74,11 @@ class Policies(Generic[T]):
             in_steps(("policies", self._plugin, id(policies), id(bindings)), self._read(policies, bindings))
         return self._index
 
+    @property
+    def has_some(self) -> bool:
+        """True while policies of the API are compiled."""
+        return bool(self._policies)
+
     def _take(self, manifests: Manifests) -> None:
         """Take policies from files, unless they are in force already."""
         if manifests is self._static:

@@ -28,7 +28,7 @@ from kubechronicle.actors.admission.policies.sources import Params, Policies, ev
 from kubechronicle.actors.admission.versions import Versions, candidates, labels_of, name_of, write_kind
 from kubechronicle.actors.evaluation import judge
 from kubechronicle.actors.external_answers import awaiting
-from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy, PolicyBinding
+from kubechronicle.api.admission.policy_sources import GROUP, ConfigurationError, Policy, PolicyBinding
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError
@@ -58,6 +58,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     """Applies ValidatingAdmissionPolicies. Without any, it costs a look at an empty view."""
 
     name = "ValidatingAdmissionPolicy"
+    configured_by = f"validatingadmissionpolicies.{GROUP}"
     operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
 
     def __init__(self) -> None:
@@ -65,6 +66,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
 
     def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
         index = self._policies.index(state, attributes.rt)
+        self.has_compiled = self._policies.has_some
         found = candidates(index, attributes, state)
         if not found:
             return None

@@ -48,6 +48,7 @@ from kubechronicle.api.registry.registry import ResourceType
 
 class ValidatingAdmissionWebhook(AdmissionPlugin):
     name = "ValidatingAdmissionWebhook"
+    configured_by = VALIDATING
     operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
 
     def __init__(self, *, review_reviews: bool = False) -> None:
@@ -115,6 +116,7 @@ MAX_SHOWN_PATCH: Final = 64 * 1024
 
 class MutatingAdmissionWebhook(AdmissionPlugin):
     name = "MutatingAdmissionWebhook"
+    configured_by = MUTATING
     operations = frozenset({CREATE, UPDATE, DELETE, CONNECT})
 
     def __init__(self, *, review_reviews: bool = False) -> None:

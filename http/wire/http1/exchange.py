@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.http.messages import Headers, Push, Response
 from kubechronicle.http.wire.exchange import NO_BODY, FieldEncoder, HttpExchange, close_iterator
-from kubechronicle.http.wire.heads import status_line
+from kubechronicle.http.wire.heads import STATUS_LINES, status_line
 from kubechronicle.http.wire.protocol_interface import ConnectionHost
 from kubechronicle.http.wire.takeover import Takeover
 
@@ -156,7 +156,7 @@ class Http1Exchange(HttpExchange[bytes]):
 
     def _head(self, status: int, headers: list[bytes]) -> list[bytes]:
         self._begun = True
-        lines = [status_line(status), *headers, self._protocol.date_line()]
+        lines = [STATUS_LINES.get(status) or status_line(status), *headers, self._protocol.date_line()]
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
         return lines

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics, Counts, Histograms
 from kubechronicle.api.custom.rules.rule import RuleMeasures
-from kubechronicle.eventlog.histograms import Histogram, add_to, histogram_family
+from kubechronicle.eventlog.measures import Histogram, add_to, histogram_family
 
 _STEP = ("type", "operation", "rejected")
 _CONDITION = ("name", "kind", "type", "operation")

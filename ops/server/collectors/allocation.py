@@ -20,7 +20,7 @@ from kubechronicle.actors.allocation.metrics import AllocationMetrics, RepairMet
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.allocation.ranges import Ranges, ServiceNetwork
 from kubechronicle.api.builtin.common.checks import parse_ip
-from kubechronicle.eventlog.histograms import histogram_family
+from kubechronicle.eventlog.measures import histogram_family
 
 IPS, PORTS = "kube_apiserver_clusterip_allocator", "kube_apiserver_nodeport_allocator"
 STEP: Final = 1000

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
-from kubechronicle.eventlog.histograms import histogram_family
+from kubechronicle.eventlog.measures import histogram_family
 from kubechronicle.http.reloading import sha256_label
 
 STORAGE, ENVELOPE = "apiserver_storage", "apiserver_envelope_encryption"

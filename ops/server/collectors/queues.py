@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.actors.large_work import LargeWork
 from kubechronicle.actors.queue_measures import QueueMeasures
-from kubechronicle.eventlog.histograms import add_to
+from kubechronicle.eventlog.measures import add_to
 
 
 class QueueCollector(Collector):

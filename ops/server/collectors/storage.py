@@ -10,8 +10,7 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Listed
-from kubechronicle.eventlog.histograms import Histogram, add_to
-from kubechronicle.eventlog.measured_log import DURATIONS, MeasuredLog
+from kubechronicle.eventlog.measures import DURATIONS, Histogram, MeasuredLog, add_to
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.servers import DatabaseSize
 from kubechronicle.eventlog.postgres.standby_reads import Standby

@@ -1,2 +1,2 @@
-"""The databases of a server: those of --database-url-overrides, the agreement about them, their comparison, and the
-units over each."""
+"""The databases of a server: those of --database-url-overrides, the agreement about them, their encryption, the units
+over each, and the logs of branches."""

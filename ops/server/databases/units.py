@@ -19,7 +19,7 @@ from kubechronicle.eventlog.appender import Appender, Siblings
 from kubechronicle.eventlog.consistency import ConsistentRead, Sole, SoleAppender
 from kubechronicle.eventlog.encryption.encrypted_log import EncryptedLog
 from kubechronicle.eventlog.log import RevisionLog
-from kubechronicle.eventlog.measured_log import MeasuredLog
+from kubechronicle.eventlog.measures import MeasuredLog
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.records import Key, Transaction
 from kubechronicle.eventlog.restarts import TaskFailures
@@ -152,18 +152,12 @@ def make_storage(
         )
         submit = _routed_submit(main, units)
 
-    peek = reads.peek
-
-    def revision_of(resource: str, namespace: str, name: str) -> int:
-        entry = peek(resource, namespace, name)
-        return entry.revision if entry is not None else 0
-
     return Storage(
         main=main,
         others=tuple(unit for _, unit in made),
         units=units,
         description=description,
-        actors=ResourceActors(current_revision=revision_of, submit=submit, failures=failures),
+        actors=ResourceActors(peek=reads.peek, submit=submit, failures=failures),
         reads=reads,
         siblings=siblings,
     )

@@ -10,9 +10,8 @@ from prometheus_client.registry import Collector
 from kubechronicle.actors.loops.api_service_availability import ApiServiceAvailability, AvailabilityCounts
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
-from kubechronicle.http.aggregation.aggregation import Aggregation
 from kubechronicle.http.aggregation.backends import Backends, DiscoveryCheck
-from kubechronicle.http.aggregation.discovery import RemoteDiscovery
+from kubechronicle.http.aggregation.discovery import Aggregation, RemoteDiscovery
 from kubechronicle.http.aggregation.foreign_objects import RemoteObjects
 from kubechronicle.http.aggregation.openapi import RemoteOpenApi
 from kubechronicle.http.aggregation.proxy import Proxy

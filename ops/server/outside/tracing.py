@@ -15,7 +15,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from kubechronicle.http.tracing.tracing import Tracing
+    from kubechronicle.http.tracing import Tracing
 
 FLAG: Final = "--tracing-config-file"
 
@@ -47,7 +47,7 @@ def tracing_parts(
     """Return the parts; None without a configuration."""
     if plan is None:
         return None
-    from kubechronicle.http.tracing.tracing import Tracing, by_grpc, by_http, grpc_channel
+    from kubechronicle.http.tracing import Tracing, by_grpc, by_http, grpc_channel
 
     endpoint = plan.endpoint or DEFAULT_ENDPOINT
     children = []

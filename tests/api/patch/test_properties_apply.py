@@ -22,7 +22,7 @@ from kubechronicle.api.managed_fields.field_paths import paths
 from kubechronicle.api.managed_fields.managers import Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import structured_merge, typed_readers, typed_values
-from kubechronicle.api.pipeline import defaulting, server_side_apply
+from kubechronicle.api.pipeline import conversion, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check, empties, types
 from kubechronicle.api.schema.types import AnyType, ListType, ObjectType, Type
@@ -109,7 +109,7 @@ def test_applying_again_changes_nothing(rt: ResourceType, data: st.DataObject) -
 @pytest.fixture
 def without_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove defaulted fields: they have no owner and may stay or go, and the model has no defaults."""
-    monkeypatch.setattr(defaulting, "apply", lambda obj, kind: None)
+    monkeypatch.setattr(conversion, "apply", lambda obj, kind: None)
 
 
 @pytest.mark.parametrize("rt", KINDS, ids=repr)

@@ -9,7 +9,7 @@ from rejections import rejection_reasons
 
 from kubechronicle.api.builtin.kinds import DEFAULT_VALUES
 from kubechronicle.api.kinds import reading
-from kubechronicle.api.pipeline import defaulting
+from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.schema import types
 
 TARGET = {"apiGroup": "g.example.com", "kind": "K", "name": "n", "scope": ""}
@@ -40,7 +40,7 @@ def test_an_empty_string_in_an_optional_enumeration_is_rejected(path: str, body:
 
 def test_an_empty_string_in_a_plain_field_gets_the_default() -> None:
     secret = {"type": "", "metadata": {"name": "a"}}
-    defaulting.apply(secret, types.object_type("io.k8s.api.core.v1.Secret"))
+    conversion.apply(secret, types.object_type("io.k8s.api.core.v1.Secret"))
     assert secret["type"] == "Opaque"
 
 
@@ -64,7 +64,7 @@ def test_declared_defaults(definition: str, expected: dict[str, Any]) -> None:
 
 
 def _defaulted(definition: str, obj: dict[str, Any]) -> dict[str, Any]:
-    defaulting.apply(obj, types.object_type(f"io.k8s.api.core.v1.{definition}"))
+    conversion.apply(obj, types.object_type(f"io.k8s.api.core.v1.{definition}"))
     return obj
 
 

@@ -17,7 +17,7 @@ from kubechronicle.api.codecs import errors, protobuf, yaml
 from kubechronicle.api.codecs import json as json_codec
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
-from kubechronicle.api.pipeline import bodies, conversion, defaulting
+from kubechronicle.api.pipeline import bodies, conversion
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check, empties, types
 
@@ -39,7 +39,7 @@ def decoded(rt: ResourceType, obj: Object, *, default: bool = False) -> Object:
     found: Object = {"apiVersion": rt.api_version, "kind": rt.kind, **copy_object(obj)}
     assert check.check(found, kind_of(rt)) == []
     if default:
-        defaulting.apply(found, kind_of(rt))
+        conversion.apply(found, kind_of(rt))
     empties.make_null(found, kind_of(rt))
     return found
 
@@ -60,9 +60,9 @@ def test_decoding_and_defaulting_once_is_enough(rt: ResourceType, data: st.DataO
     once = decoded(rt, data.draw(objects(kind_of(rt))))
     assert decoded(rt, once) == once
     defaulted = copy_object(once)
-    defaulting.apply(defaulted, kind_of(rt))
+    conversion.apply(defaulted, kind_of(rt))
     again = copy_object(defaulted)
-    defaulting.apply(again, kind_of(rt))
+    conversion.apply(again, kind_of(rt))
     assert again == defaulted
     assert decoded(rt, defaulted) == defaulted, "defaults are in the form in which objects are written"
 

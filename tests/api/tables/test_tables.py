@@ -14,7 +14,7 @@ import yaml
 from kubechronicle.api.builtin.common.cell_text import ages_at, human_duration, joined, selector_text
 from kubechronicle.api.builtin.kinds import PRINTERS
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.pipeline import defaulting
+from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry, known_registry
 from kubechronicle.api.schema.types import object_type
 from kubechronicle.api.tables.custom import JsonPathError, Visits, compile_path
@@ -567,7 +567,7 @@ def test_tables_equal_recorded_answers_of_kube_apiserver(bodies: list[Any], answ
     for patch in bodies[1:]:
         obj = merged(obj, patch)
     if rt.definition:
-        defaulting.apply(obj, object_type(rt.definition))
+        conversion.apply(obj, object_type(rt.definition))
     obj["metadata"]["creationTimestamp"] = CREATED
     made = table(rt, [obj], now=NOW, list_metadata={})
     assert made["columnDefinitions"] == answer["columnDefinitions"]

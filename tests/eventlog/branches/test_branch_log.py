@@ -11,7 +11,7 @@ import trio
 from erasing_shop import WEB, Command, Shop
 from msgspec.structs import replace
 
-from kubechronicle.eventlog.branches.branch_log import BranchLog
+from kubechronicle.eventlog.branch_log import BranchLog
 from kubechronicle.eventlog.errors import Compacted, OutcomeUnknown
 from kubechronicle.eventlog.memory import branches as memory_branches
 from kubechronicle.eventlog.memory.memory_log import MemoryLog

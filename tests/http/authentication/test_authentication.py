@@ -9,8 +9,8 @@ import pytest
 from in_process import ADMIN, CLIENT_CA, JOE, open_server
 from trio.testing import MockClock
 
-from kubechronicle.http.authentication.bearer import StaticTokens, TokenFileError, bearer_token, parse_token_file
 from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.credentials import StaticTokens, TokenFileError, bearer_token, parse_token_file
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, CredentialRejected, User
 from kubechronicle.http.messages import Request
 

@@ -19,11 +19,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 from prometheus_client import CollectorRegistry
 
 from kubechronicle.http.authentication import authorities as authorities_module
-from kubechronicle.http.authentication import x509 as module
+from kubechronicle.http.authentication import credentials
 from kubechronicle.http.authentication.authorities import Authorities, Bundle, chain_to
 from kubechronicle.http.authentication.chain import AuthenticationChain
+from kubechronicle.http.authentication.credentials import CACHE_SIZE, UID, ClientCertificates
 from kubechronicle.http.authentication.user import CREDENTIAL_ID, CredentialRejected, User
-from kubechronicle.http.authentication.x509 import CACHE_SIZE, UID, ClientCertificates
 from kubechronicle.http.messages import Request
 
 OURS, OTHER = CA("ca"), CA("ca")  # with equal names, so that only the keys differ
@@ -126,7 +126,7 @@ def test_a_connection_may_outlive_its_certificate() -> None:
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CACHE_SIZE >= 1000
-    monkeypatch.setattr(module, "CACHE_SIZE", 2)
+    monkeypatch.setattr(credentials, "CACHE_SIZE", 2)
     authenticator = certificates()
     for number in range(5):
         authenticator.authenticate(request_with(OURS.client(f"user{number}")))

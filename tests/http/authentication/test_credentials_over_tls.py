@@ -29,11 +29,15 @@ from in_process import ADMIN, USERS, InProcess, open_server
 
 from kubechronicle.http.authentication import authorities as authorities_module
 from kubechronicle.http.authentication.authorities import Authorities
-from kubechronicle.http.authentication.bearer import StaticTokens
 from kubechronicle.http.authentication.chain import Anonymous
-from kubechronicle.http.authentication.request_header import AuthenticatingProxy, ProxyHeaders
+from kubechronicle.http.authentication.credentials import (
+    UID,
+    AuthenticatingProxy,
+    ClientCertificates,
+    ProxyHeaders,
+    StaticTokens,
+)
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.authentication.x509 import UID, ClientCertificates
 from kubechronicle.http.messages import Headers, Request
 from kubechronicle.http.wire import tls_context
 from kubechronicle.ops.klog import set_up

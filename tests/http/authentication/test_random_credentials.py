@@ -11,9 +11,13 @@ from cryptography import x509
 from in_process import ADMIN, CLIENT_CA, ISSUER_NAME, SERVICE_ACCOUNT_KEY, InProcess, open_server
 from trio.testing import MockClock
 
-from kubechronicle.http.authentication.bearer import SUBPROTOCOL
-from kubechronicle.http.authentication.request_header import STANDARD, AuthenticatingProxy, ProxyHeaders
-from kubechronicle.http.authentication.x509 import ClientCertificates
+from kubechronicle.http.authentication.credentials import (
+    STANDARD,
+    SUBPROTOCOL,
+    AuthenticatingProxy,
+    ClientCertificates,
+    ProxyHeaders,
+)
 from kubechronicle.http.messages import SUBPROTOCOLS, Request
 
 PROXIES = CA("proxies")

@@ -11,7 +11,7 @@ from in_process import JOE, MAPS, configmap, open_server
 from trio.testing import MockClock
 
 from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.http.operators.profile import PROFILE
+from kubechronicle.http.operators import PROFILE
 from kubechronicle.ops.settings.settings import load
 from kubechronicle.ops.settings.shown import configuration, shown
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.http.authentication.x509 import VIA, has_come_back
+from kubechronicle.http.authentication.credentials import VIA, has_come_back
 from kubechronicle.http.headers import via_field
 from kubechronicle.http.messages import Headers, Request, Response
 from kubechronicle.http.outgoing.addresses import Judge, Reach

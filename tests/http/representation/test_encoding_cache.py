@@ -23,7 +23,7 @@ from kubechronicle.api.codecs import errors, protobuf
 from kubechronicle.api.codecs.negotiate import JSON, YAML, Representation
 from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.meta.encoding import encode_stored
-from kubechronicle.api.pipeline import defaulting
+from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import types
@@ -74,7 +74,7 @@ def entry_of(rt: ResourceType, obj: dict[str, Any], revision: int) -> Entry:
     found = {"apiVersion": stored.api_version, "kind": stored.kind, **obj}
     metadata = {**obj["metadata"], "name": f"a-{revision:04}", "creationTimestamp": "2026-05-01T11:00:00Z"}
     found["metadata"] = {key: value for key, value in metadata.items() if value not in (None, {}, [])}
-    defaulting.apply(found, types.object_type(stored.definition))
+    conversion.apply(found, types.object_type(stored.definition))
     body = seal(encode_stored(found), revision)
     return Entry(Key(rt.resource, "n", f"a-{revision:04}"), "u", revision, revision, 1, body, {}, {})
 

@@ -19,13 +19,11 @@ from kubechronicle.api.configuration import tracing as configuration
 from kubechronicle.api.configuration.files import ConfigFileError
 from kubechronicle.api.configuration.tracing import TracingConfiguration
 from kubechronicle.api.meta.request_info import Query, resolve
+from kubechronicle.http import tracing
 from kubechronicle.http.context import Context
 from kubechronicle.http.headers import CURRENT
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.tracing import tracing as collector_module
-from kubechronicle.http.tracing import tracing as tracing_module
-from kubechronicle.http.tracing.filter import span_name, traced
-from kubechronicle.http.tracing.tracing import KEPT, SendError, Tracing
+from kubechronicle.http.tracing import KEPT, SendError, Tracing, span_name, traced
 from kubechronicle.ops.server import composition
 from tests.support.encryption.grpc_server import GrpcServer
 
@@ -66,7 +64,7 @@ async def traced_server(rate: int = 0) -> AsyncIterator[tuple[InProcess, Collect
     collector = Collector()
     wanted = TracingConfiguration(endpoint="unix:///nowhere", sampling_rate=rate)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collector_module, "by_grpc", lambda channel: collector.send)
+        patch.setattr(tracing, "by_grpc", lambda channel: collector.send)
         async with open_server(loops=True, other={"tracing": wanted}) as server:
             yield server, collector
 
@@ -156,7 +154,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def test_spans_reach_a_collector_over_grpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing_module, "INTERVAL", 0.1)
+    monkeypatch.setattr(tracing, "INTERVAL", 0.1)
     collector = GrpcServer()
     path = tmp_path / "collector.sock"
     async with trio.open_nursery() as nursery:
@@ -170,7 +168,7 @@ async def test_spans_reach_a_collector_over_grpc(tmp_path: Path, monkeypatch: py
 
 
 async def test_spans_reach_a_collector_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing_module, "INTERVAL", 0.1)
+    monkeypatch.setattr(tracing, "INTERVAL", 0.1)
     received = bytearray()
 
     async def answer(stream: trio.SocketStream) -> None:

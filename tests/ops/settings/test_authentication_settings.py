@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from certificates import CA
 
-from kubechronicle.http.authentication.request_header import AuthenticatingProxy
-from kubechronicle.http.authentication.x509 import ClientCertificates
+from kubechronicle.http.authentication.credentials import AuthenticatingProxy, ClientCertificates
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server import authentication
 from kubechronicle.ops.settings.settings import Settings, load

@@ -14,7 +14,7 @@ from kubechronicle.api.builtin.common.version_conversion import KEPT
 from kubechronicle.api.builtin.policy.poddisruptionbudget import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.meta.encoding import copy_object
-from kubechronicle.api.pipeline import conversion, defaulting
+from kubechronicle.api.pipeline import conversion
 from kubechronicle.api.registry.lives import LEGACY
 from kubechronicle.api.registry.registry import ResourceType, known_registry
 from kubechronicle.api.schema import check, empties, types
@@ -34,7 +34,7 @@ def decoded(rt: ResourceType, obj: Object, *, default: bool = True) -> Object:
     kind = types.object_type(rt.definition)
     assert check.check(found, kind) == []
     if default:
-        defaulting.apply(found, kind)
+        conversion.apply(found, kind)
     empties.make_null(found, kind)
     return found
 

@@ -17,7 +17,7 @@ from kubechronicle.actors.branches import branches as open_branches
 from kubechronicle.actors.branches import lifetime
 from kubechronicle.actors.branches.lifetime import UNUSED, BranchExpiry
 from kubechronicle.eventlog.memory import branches as memory_branches
-from kubechronicle.http.handlers.branches.branch_requests import _BACKENDS
+from kubechronicle.http.handlers.branch_requests import _BACKENDS
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SECRETS = "/api/v1/namespaces/default/secrets"

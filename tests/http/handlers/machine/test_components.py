@@ -11,7 +11,7 @@ import trio
 from certificates import CA
 from in_process import open_server
 
-from kubechronicle.http.handlers.machine import component_statuses
+from kubechronicle.http.handlers import machine
 
 PATH = "/api/v1/componentstatuses"
 
@@ -33,7 +33,7 @@ async def component(nursery: trio.Nursery, folder: Path, answer: bytes) -> int:
 async def test_components_are_asked(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     healthy = await component(nursery, tmp_path, b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
     failing = await component(nursery, tmp_path, b"HTTP/1.1 500 No\r\ncontent-length: 2\r\n\r\nno")
-    monkeypatch.setattr(component_statuses, "PORTS", {"controller-manager": failing, "scheduler": healthy})
+    monkeypatch.setattr(machine, "PORTS", {"controller-manager": failing, "scheduler": healthy})
     async with open_server() as server:
         items = (await server.get(PATH))["items"]
         assert {item["metadata"]["name"]: item["conditions"] for item in items} == {
@@ -52,7 +52,7 @@ async def test_components_are_asked(nursery: trio.Nursery, tmp_path: Path, monke
 
 
 async def test_a_component_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(component_statuses, "PORTS", {"scheduler": 1})
+    monkeypatch.setattr(machine, "PORTS", {"scheduler": 1})
     async with open_server() as server:
         (condition,) = (await server.get(f"{PATH}/scheduler"))["conditions"]
         assert condition == {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubechronicle.http.handlers.machine.log_files import answer_logs, is_log_path
+from kubechronicle.http.handlers.machine import answer_logs, is_log_path
 from kubechronicle.http.messages import Request, Response
 
 

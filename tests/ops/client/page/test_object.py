@@ -16,7 +16,7 @@ from server_in_thread import InThread, Running, server_in_thread
 from stories.rollouts import APPS, ask_as, make_story
 
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.explaining.page import PageExplanations
+from kubechronicle.ops.client.commands.ui import PageExplanations
 from kubechronicle.ops.client.loopback import Loopback
 from kubechronicle.ops.client.restoring.page import PageRestores
 

@@ -34,8 +34,9 @@ from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.writing.writes import Writes
 from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.eventlog.appender import Appender, Siblings
-from kubechronicle.eventlog.branches.branch_log import ABSENT, BranchKeyState, BranchLog, BranchTail
+from kubechronicle.eventlog.branch_log import ABSENT, BranchKeyState, BranchLog, BranchTail
 from kubechronicle.eventlog.consistency import ConsistentRead
+from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.views.views import Views
@@ -138,11 +139,10 @@ class BranchMaker:
         current = CurrentRegistry(plan.registry, views, description)
         store: Store
 
-        def revision_of(resource: str, namespace: str, name: str) -> int:
-            entry = views[resource].get(namespace, name)
-            return entry.revision if entry is not None else 0
+        def peek(resource: str, namespace: str, name: str) -> Entry | None:
+            return views[resource].get(namespace, name)
 
-        actors = ResourceActors(current_revision=revision_of, submit=appender.submit)
+        actors = ResourceActors(peek=peek, submit=appender.submit)
 
         async def provide_namespace(name: str) -> None:
             await create_namespace(store, name)

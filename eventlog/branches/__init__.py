@@ -1,1 +1,0 @@
-"""The log of one branch, as a RevisionLog over the base in the main log, and its tail."""

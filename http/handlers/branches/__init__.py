@@ -1,1 +1,0 @@
-"""Requests in branches: the right to use one, and the backend over its store."""

@@ -1,1 +1,0 @@
-"""The machine of this server: the components beside it, and the files of /var/log."""

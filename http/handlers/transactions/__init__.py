@@ -1,1 +1,0 @@
-"""Transactions: several changes of one request, committed together or not at all."""

@@ -1,1 +1,0 @@
-"""Pages for operators: /statusz, /flagz, /configz, /metrics/slis and /debug/pprof/profile."""
