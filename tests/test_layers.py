@@ -57,7 +57,6 @@ HTTP_MAY_IMPORT = (
     "eventlog.reset",
     "eventlog.restarts",
     "eventlog.views",
-    "eventlog.wake_up",
     "eventlog.watching",
 )
 # The client is a program of its own: it knows the API, and shares leaves with the command line and the server's client.

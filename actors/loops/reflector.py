@@ -15,7 +15,7 @@ is passed to ``on_changes``, in order and once, or ``on_list`` is called again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Final, NoReturn
 
@@ -121,3 +121,18 @@ class Reflector:
         if self._on_error is not None:
             self._on_error(error)
         await trio.sleep(next(self._delays))
+
+
+def follow_each(
+    nursery: trio.Nursery,
+    reads: Reads,
+    changes: Iterable[tuple[ResourceType, OnChanges]],
+    *,
+    component: str,
+    on_list: OnList,
+    resync: float,
+) -> None:
+    """Begin to follow some resources, whose lists mean the same to the loop. The other arguments: as in Reflector."""
+    for rt, on_changes in changes:
+        reflector = Reflector(reads, rt, component=component, on_list=on_list, on_changes=on_changes, resync=resync)
+        nursery.start_soon(reflector.run)

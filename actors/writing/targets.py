@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,9 +13,10 @@ from msgspec.structs import replace
 
 from kubechronicle.actors.admission.chain import CREATE, DELETE, NOBODY, UPDATE, Attributes
 from kubechronicle.actors.large_work import Turn
+from kubechronicle.actors.random_names import name_suffix as name_suffix
+from kubechronicle.actors.random_names import new_uid as new_uid
 from kubechronicle.api.admission.matching import UNWANTED
 from kubechronicle.api.builtin.strategies import strategy_of
-from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType
@@ -158,41 +157,3 @@ def new_object(target: Target, body: dict[str, Any]) -> dict[str, Any]:
     typed = {"apiVersion": rt.api_version, "kind": rt.kind, **body}
     obj, _ = pipeline.decode_object(rt, typed, context, create=True)
     return pipeline.prepare_create(rt, obj, context).object
-
-
-# -- random names ------------------------------------------------------------------------------------------------------
-#
-# Random identifiers: uids of objects and reviews, and the ends of generated names.
-
-
-DRAWN: Final = 256
-"""Uids that are made at once: each alone would take a system call, and four times as long."""
-
-_VERSION: Final = bytes(0x40 | byte & 0x0F for byte in range(256))
-_VARIANT: Final = bytes(0x80 | byte & 0x3F for byte in range(256))
-"""The bytes of a UUID that tell its version and variant, by the random ones there."""
-_PARTS: Final = re.compile("(.{8})(.{4})(.{4})(.{4})(.{12})")
-
-_unused: Final[list[str]] = []
-os.register_at_fork(after_in_child=_unused.clear)
-
-
-def new_uid() -> str:
-    """Return a random UUID (RFC 9562, version 4). May be called in any thread."""
-    while True:
-        try:
-            return _unused.pop()
-        except IndexError:
-            _unused.extend(_random_uids())
-
-
-def _random_uids() -> Iterator[str]:
-    drawn = bytearray(os.urandom(16 * DRAWN))
-    drawn[6::16] = drawn[6::16].translate(_VERSION)
-    drawn[8::16] = drawn[8::16].translate(_VARIANT)
-    return map("-".join, _PARTS.findall(drawn.hex()))
-
-
-def name_suffix() -> str:
-    """Return five random characters for generateName. Slightly unequal probabilities do no harm."""
-    return "".join([NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in os.urandom(5)])

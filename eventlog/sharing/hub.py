@@ -58,7 +58,7 @@ from kubechronicle.eventlog.sharing.messages import (
     submit_of,
 )
 from kubechronicle.eventlog.tail import Tail
-from kubechronicle.eventlog.views.progress import ViewProgress
+from kubechronicle.eventlog.views.view import ViewProgress
 
 logger = logging.getLogger(__name__)
 

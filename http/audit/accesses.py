@@ -27,9 +27,8 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.targets import Target
-from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.matching import Matcher
-from kubechronicle.api.audit.policy import AuditPolicy, PolicyError
+from kubechronicle.api.audit.policy import AuditPolicy
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.accesses import (
     ACCESS_RECORDS,
@@ -47,10 +46,11 @@ from kubechronicle.api.history.accesses import (
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.errors import LogError
+from kubechronicle.http.audit.audit import newer_policy
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.messages import HeaderList, Request, Response, Upgrade
 from kubechronicle.http.outgoing.backoff import RateLimitedLog
-from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
+from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics
 
 log = logging.getLogger(__name__)
 
@@ -299,15 +299,10 @@ class AccessRecorder(Collector):
 
     async def reload(self, data: bytes) -> bool:
         """Apply the policy file's content; a new recording begins. Returns False if the policy is the same."""
-        try:
-            policy, warnings = await trio.to_thread.run_sync(policies.load, data)
-        except PolicyError as error:
-            raise Unusable(str(error)) from None
-        if policy == self._matcher.policy:
+        matcher = await newer_policy(data, self._matcher.policy, of="policy of recorded accesses")
+        if matcher is None:
             return False
-        for warning in warnings:
-            log.warning("The policy of recorded accesses has a problem, which is ignored", extra={"err": warning})
-        self._matcher = await trio.to_thread.run_sync(Matcher, policy)  # many rules take long
+        self._matcher = matcher
         self._since = _now()
         self._enqueue(_Record(self._recording()))
         return True

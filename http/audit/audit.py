@@ -16,7 +16,7 @@ from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.events import Offered
 from kubechronicle.api.audit.matching import Matcher
-from kubechronicle.api.audit.policy import STARTED, PolicyError
+from kubechronicle.api.audit.policy import STARTED, AuditPolicy, PolicyError
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.values.caches import kept
@@ -198,6 +198,22 @@ class Audit:
         await self.deliver(record.event(STARTED, time.time(), status=status, response=payload))
 
 
+async def newer_policy(data: bytes, current: AuditPolicy, *, of: str) -> Matcher | None:
+    """Return the matcher of a policy file's content; None if it is the ``current`` policy. Raises Unusable.
+
+    ``of``: the name of the file's policy, for its warnings.
+    """
+    try:
+        policy, warnings = await trio.to_thread.run_sync(policies.load, data)
+    except PolicyError as error:
+        raise Unusable(str(error)) from None
+    if policy == current:
+        return None
+    for warning in warnings:
+        log.warning(f"The {of} has a problem, which is ignored", extra={"err": warning})
+    return await trio.to_thread.run_sync(Matcher, policy)  # many rules take long
+
+
 class AuditParts:
     """The supervised parts of audit: the backends, and the reload of the policy file."""
 
@@ -208,15 +224,10 @@ class AuditParts:
 
     async def reload(self, data: bytes) -> bool:
         """Apply the file's content. Returns False if it is the policy in force. Raises Unusable."""
-        try:
-            policy, warnings = await trio.to_thread.run_sync(policies.load, data)
-        except PolicyError as error:
-            raise Unusable(str(error)) from None
-        if policy == self.audit.matcher.policy:
+        matcher = await newer_policy(data, self.audit.matcher.policy, of="audit policy")
+        if matcher is None:
             return False
-        for warning in warnings:
-            log.warning("The audit policy has a problem, which is ignored", extra={"err": warning})
-        self.audit.apply(await trio.to_thread.run_sync(Matcher, policy))  # many rules take long
+        self.audit.apply(matcher)
         return True
 
     def children(self) -> list[ChildSpec]:

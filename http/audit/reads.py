@@ -21,12 +21,12 @@ import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.matching import Matcher
-from kubechronicle.api.audit.policy import AuditPolicy, PolicyError
+from kubechronicle.api.audit.policy import AuditPolicy
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.log import ReadLog
 from kubechronicle.eventlog.queries.reads import ReadRecord, Recording
+from kubechronicle.http.audit.audit import newer_policy
 from kubechronicle.http.context import (
     MAX_AUDIT_ID,
     MAX_REQUEST_URI,
@@ -38,7 +38,7 @@ from kubechronicle.http.context import (
 )
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.backoff import RateLimitedLog
-from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
+from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics
 
 log = logging.getLogger(__name__)
 
@@ -194,17 +194,12 @@ class ReadRecorder(Collector):
 
     async def reload(self, data: bytes) -> bool:
         """Apply the policy file's content; a new recording begins. Returns False if the policy is the same."""
-        try:
-            policy, warnings = await trio.to_thread.run_sync(policies.load, data)
-        except PolicyError as error:
-            raise Unusable(str(error)) from None
-        if policy == self._matcher.policy:
+        matcher = await newer_policy(data, self._matcher.policy, of="policy of recorded reads")
+        if matcher is None:
             return False
-        for warning in warnings:
-            log.warning("The policy of recorded reads has a problem, which is ignored", extra={"err": warning})
-        self._matcher = await trio.to_thread.run_sync(Matcher, policy)  # many rules take long
+        self._matcher = matcher
         self._ended.append(self._recording._replace(until=time.time(), clean=True))
-        self._recording = self._new_recording(policy)
+        self._recording = self._new_recording(matcher.policy)
         self._some.set()
         return True
 

@@ -33,7 +33,7 @@ from kubechronicle.actors.external_answers import (
     recall_answer,
     remember_answer,
 )
-from kubechronicle.actors.writing.targets import new_uid
+from kubechronicle.actors.random_names import new_uid
 from kubechronicle.api.admission import rejections, reviews
 from kubechronicle.api.admission.matching import ConditionsFailed
 from kubechronicle.api.admission.reviews import CallFailed, WebhookAnswer

@@ -8,7 +8,7 @@ from functools import partial
 import trio
 
 from kubechronicle.actors.loops.edits import create_unless_exists, deletion_of, edit_if_exists
-from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.loops.reflector import Reflector, follow_each
 from kubechronicle.actors.loops.retries import each
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.reads import Selection
@@ -44,16 +44,15 @@ class ServiceAccountLoop:
         """Follow namespaces for new ones, and accounts for deleted default ones."""
         task_status.started()
         async with trio.open_nursery() as nursery:
-            for rt, on_changes in ((self._namespaces, self._on_namespaces), (self._accounts, self._on_accounts)):
-                reflector = Reflector(
-                    self._store.reads,
-                    rt,
-                    component=ACCOUNTS,
-                    on_list=self._complete_all,
-                    on_changes=on_changes,
-                    resync=RESYNC_INTERVAL,
-                )
-                nursery.start_soon(reflector.run)
+            changes = ((self._namespaces, self._on_namespaces), (self._accounts, self._on_accounts))
+            follow_each(
+                nursery,
+                self._store.reads,
+                changes,
+                component=ACCOUNTS,
+                on_list=self._complete_all,
+                resync=RESYNC_INTERVAL,
+            )
 
     async def _on_namespaces(self, events: Sequence[Event]) -> None:
         await self._complete_each(event.entry.key.name for event in events if event.operation is Operation.CREATE)

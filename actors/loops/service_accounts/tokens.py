@@ -12,7 +12,7 @@ import trio
 
 from kubechronicle.actors.loops.bootstrap.authentication_trust import KeptConfigMap
 from kubechronicle.actors.loops.edits import NO_CHANGE, delete_if_exists, deletion_of, edit_if_exists
-from kubechronicle.actors.loops.reflector import Reflector
+from kubechronicle.actors.loops.reflector import follow_each
 from kubechronicle.actors.loops.retries import RETRIED
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.selection import in_turns
@@ -64,16 +64,10 @@ class AccountTokens:
         task_status.started()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._queue.run)
-            for rt, on_changes in ((self._secrets, self._on_secrets), (self._accounts, self._on_accounts)):
-                reflector = Reflector(
-                    self._store.reads,
-                    rt,
-                    component=CONTROLLER,
-                    on_list=self._add_all,
-                    on_changes=on_changes,
-                    resync=RESYNC_INTERVAL,
-                )
-                nursery.start_soon(reflector.run)
+            changes = ((self._secrets, self._on_secrets), (self._accounts, self._on_accounts))
+            follow_each(
+                nursery, self._store.reads, changes, component=CONTROLLER, on_list=self._add_all, resync=RESYNC_INTERVAL
+            )
             await self._queue.work(self._reconcile, component=CONTROLLER)
 
     async def _on_secrets(self, events: Sequence[Event]) -> None:
