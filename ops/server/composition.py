@@ -62,8 +62,8 @@ from kubechronicle.ops.server.collectors.server_metrics import readings
 from kubechronicle.ops.server.collectors.storage import StorageCollector
 from kubechronicle.ops.server.controllers import control_loops, definition_loops, gated_loops, led
 from kubechronicle.ops.server.databases.branch_parts import BranchMaker, BranchRules
-from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.databases.units import OtherDatabase, Storage, Unit, make_storage
+from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.outside.aggregation import aggregated_servers, availability_loop, foreign_objects
 from kubechronicle.ops.server.outside.services import judge_of, service_addresses
 from kubechronicle.ops.server.outside.tracing import TracingParts, tracing_parts

@@ -37,8 +37,8 @@ from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan, audit_plan, rea
 from kubechronicle.ops.server.authorization import authorization_plan
 from kubechronicle.ops.server.collectors.server_metrics import shown_metrics
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
-from kubechronicle.ops.server.encryption.chains import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.databases.overrides import Override, overrides_of
+from kubechronicle.ops.server.encryption.chains import EncryptionPlan, encryption_plan
 from kubechronicle.ops.server.listening import transport
 from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.outside.egress import egress_selections

@@ -33,8 +33,8 @@ from kubechronicle.http.authorization.current_authorizers import AuthorizationPl
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.audit import AuditPlan, ReadsPlan
 from kubechronicle.ops.server.controllers import CONTROLLERS
-from kubechronicle.ops.server.encryption.chains import EncryptionPlan
 from kubechronicle.ops.server.databases.overrides import Override
+from kubechronicle.ops.server.encryption.chains import EncryptionPlan
 from kubechronicle.ops.server.worker_messages import LogEnd
 
 if TYPE_CHECKING:

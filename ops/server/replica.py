@@ -32,10 +32,10 @@ from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.storage import ClockCollector, SizeCollector, StandbyCollector
 from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.databases.agreement import LayoutGuard, agree, open_databases
-from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.databases.log_hubs import shared_log
 from kubechronicle.ops.server.databases.overrides import Override
 from kubechronicle.ops.server.databases.units import OtherDatabase
+from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.trust import name_of

@@ -42,8 +42,8 @@ from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.composition import assemble
-from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.databases.units import OtherDatabase
+from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 
 CLIENT_CA = CA("clients")
