@@ -27,8 +27,8 @@ from kubechronicle.ops.client.accesses import (
     print_accesses,
     read_accesses,
 )
+from kubechronicle.ops.client.causes import VERBS, chain_of, past_tense, subject_of
 from kubechronicle.ops.client.commands import can_i
-from kubechronicle.ops.client.explaining import VERBS, chain_of, past_tense, subject_of
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import ago, format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, read_revisions, scopes_of

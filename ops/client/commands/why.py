@@ -8,7 +8,8 @@ from typing import Final
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import output, sources
-from kubechronicle.ops.client.explaining import Chain, Explainer, Explanation, Suspect, explanation_document
+from kubechronicle.ops.client.causes import Chain
+from kubechronicle.ops.client.explaining import Explainer, Explanation, Suspect, explanation_document
 from kubechronicle.ops.client.output import Screen, ago, format_time, utc_now
 from kubechronicle.ops.client.revision_reader import RevisionQuery, scopes_of
 from kubechronicle.ops.client.revision_texts import user_of
