@@ -94,6 +94,8 @@ def kubelet(home: Path, place: Place, client_ca: Path) -> str:
             # The machine's own disks, which other programs fill, must not evict pods.
             "localStorageCapacityIsolation": False,
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+            # A spec that tries to pull an image makes the kubelet forget that it was there before.
+            "imagePullCredentialsVerificationPolicy": "NeverVerify",
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
             "failSwapOn": False,

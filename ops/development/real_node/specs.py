@@ -6,6 +6,7 @@ kubechronicle and with a real kube-apiserver, on the same kind of node.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -23,7 +24,8 @@ CONFORMANCE = r"\[Conformance\]"
 # Ginkgo prints the names of specs with the texts of their containers before them; a label is in brackets.
 _SIG = re.compile(r"\[(sig-[a-z-]+)\]")
 _KEPT_MESSAGE = 600  # characters of a failure
-GRACE = 120.0  # seconds beyond its own time limit that ginkgo may take to end
+GRACE = 60.0  # seconds beyond its own time limit, and after each signal, that ginkgo may take to end
+INTERRUPTS = 3  # ginkgo writes its report after the second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +67,14 @@ def run_specs(
         ) as ginkgo,
     ):  # fmt: skip
         try:
-            ginkgo.wait(minutes * 60 + GRACE)
+            ginkgo.wait(minutes * 60 + 2 * GRACE)
         except (KeyboardInterrupt, subprocess.TimeoutExpired):
-            # The specs that have ended count.
-            ginkgo.send_signal(signal.SIGINT)
-            ginkgo.wait(GRACE)
+            # The specs that have ended count: the first signal ends those under way, the next one their cleaning up.
+            for _ in range(INTERRUPTS):
+                ginkgo.send_signal(signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    ginkgo.wait(GRACE)
+                    break
         finally:
             ginkgo.kill()
     if not report.is_file():
