@@ -41,7 +41,7 @@ export const MADE = new Set(["pods", "replicasets", "controllerrevisions", "endp
 /** The restore of a deleted object that works: of the object whose deletion took it along, or before the change that removed it. */
 export function restoreOf(revision, { origin, mark, rest = [] }) {
   const own = beforeDeletion(revision, mark);
-  if (!origin) return MADE.has(revision.object.resource) ? h("span.faint", {}, "its controller makes such objects: restore its owner") : bringBack(own);
+  if (!origin) return MADE.has(revision.object.resource) ? [h("p.faint", {}, "if a controller made it, restore its owner; else:"), bringBack(own)] : bringBack(own);
   if (origin.object.uid === revision.object.uid) return bringBack(rest.length ? withConsequences(origin, own) : own);
   return isDeletion(origin) ? [h("p.faint", {}, `with ${origin.object.name}:`), bringBack(withConsequences(origin, beforeDeletion(origin)))] : [h("p.faint", {}, `before ${origin.object.name} was changed:`), bringBack(beforeChange(origin))];
 }

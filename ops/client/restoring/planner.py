@@ -316,7 +316,7 @@ class Planner:
                 raise
             return step
         return step._replace(
-            action="replace", differs="", why=f"its cluster IP {address} is free, and is set only then"
+            action="replace", differs="", why=f"its cluster IP {address} is free, and can be set only at a creation"
         )
 
     def _is_known_absent(self, step: Step) -> bool:
