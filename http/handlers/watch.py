@@ -37,7 +37,7 @@ from kubechronicle.http.handlers.revisions import check_list
 from kubechronicle.http.messages import SWITCHED, Push, Request, Response
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, takes_gzip, watch_form
-from kubechronicle.http.representation.compression import Compression
+from kubechronicle.http.representation.compression import Compression, GzipStream
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
 from kubechronicle.http.representation.event_encoder import EventEncoder, NoForm
 from kubechronicle.http.representation.frames import CHUNK_BYTES, JoinedFrames, is_slow, joined
@@ -143,6 +143,7 @@ class WatchStream:
         self._matches = watching.matches
         self._representation = (rt, form.media_type, form.kind, form.version, "")
         self._compression: Compression | None = None
+        self._gzip: GzipStream | None = None
         self._encoder = encoder
         self._cursor = watching.cursor
         self._ends = ends
@@ -160,6 +161,7 @@ class WatchStream:
         self._seats: Seats | None = None
         self._served: Served | None = None
         self._open = True
+        self._ended = False  # the end of a compressed stream was sent
         self._over = ends < trio.current_time()  # a negative timeoutSeconds
         self._watchers.inc()
         drain.add(self._cursor)
@@ -183,8 +185,8 @@ class WatchStream:
             self._listed = lambda: measure.observe(time.time() - context.received)
 
     def compress_by(self, compression: Compression) -> None:
-        """Send each write as a gzip member of its own, so that a watch that waits holds no state of a compressor."""
-        self._compression = compression
+        """Send the watch in gzip."""
+        self._compression, self._gzip = compression, GzipStream()
         self._representation = (*self._representation[:-1], "gzip")
 
     def _give_seats_back(self) -> None:
@@ -224,8 +226,10 @@ class WatchStream:
             if self._matches is None:  # the frames are the same for all watchers of one representation
                 batch.encodings[self._representation] = frames
         if frames.buckets:
-            if frames.size > CHUNK_BYTES or not push(frames.frame):
+            if frames.size > CHUNK_BYTES or not push(frames.sent):
                 return False
+            if self._gzip is not None:
+                self._gzip.add(frames.frame)
             self._events.add(frames.size, frames.buckets)
         return True
 
@@ -234,13 +238,20 @@ class WatchStream:
 
     async def __anext__(self) -> bytes:
         if not self._writes:
-            frames = await self.next_frames()
+            frames = await self.next_frames() if not self._ended else None
+            if frames is None and self._gzip is not None and not self._ended:
+                self._ended = True
+                self.push_by(None)
+                return self._gzip.trailer()
             if frames is None:
                 await self.aclose()
                 raise StopAsyncIteration
             self._writes.extend(frames if len(frames) == 1 else joined(frames))
         write = self._writes.popleft()
-        return write if self._compression is None or not write else await self._compression.member(write)
+        if self._compression is None or self._gzip is None:
+            return write
+        self._gzip.add(write)
+        return await self._compression.segment(write) if write else self._gzip.header
 
     async def aclose(self) -> None:
         if self._open:

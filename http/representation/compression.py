@@ -39,6 +39,7 @@ JOINED = 1024 * 1024
 busy."""
 
 _HEADER = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
+_LAST_BLOCK = b"\x03\0"  # empty
 _POLYNOMIAL = 0xEDB88320
 
 
@@ -107,9 +108,35 @@ def _product(a: int, b: int) -> int:
     return product
 
 
-def member(data: bytes) -> bytes:
-    """Return a gzip member, which may follow others in one stream (RFC 1952 §2.2)."""
-    return gzip.compress(data, LEVEL, mtime=0)
+# -- watches -----------------------------------------------------------------------------------------------------------
+#
+# A watch is one gzip member. Each write is a part of its own, which ends at a byte boundary: so all watchers of the
+# same events share it, and one that waits holds no state of a compressor. A write must not end a member: the reader of
+# Go then waits for the next one before it returns the last bytes.
+
+
+def segment(data: bytes) -> bytes:
+    """Return a part of a deflate stream that can follow any other part, and that a reader decodes at once."""
+    compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush(zlib.Z_FULL_FLUSH)
+
+
+class GzipStream:
+    """The frame around the segments of one stream: ``header``, and ``trailer`` after ``add`` of all plain bytes."""
+
+    __slots__ = ("_crc", "_length")
+
+    header = _HEADER
+
+    def __init__(self) -> None:
+        self._crc = self._length = 0
+
+    def add(self, data: bytes) -> None:
+        self._crc = zlib.crc32(data, self._crc)
+        self._length += len(data)
+
+    def trailer(self) -> bytes:
+        return _LAST_BLOCK + struct.pack("<II", self._crc, self._length & 0xFFFFFFFF)
 
 
 class Compression:
@@ -123,9 +150,9 @@ class Compression:
     async def whole(self, body: bytes) -> bytes:
         return await self._threads.run(gzip.compress, body, LEVEL)
 
-    async def member(self, data: bytes) -> bytes:
-        """Return a gzip member; a long one is made in a thread."""
-        return member(data) if len(data) <= AT_ONCE else await self._threads.run(member, data)
+    async def segment(self, data: bytes) -> bytes:
+        """Return a segment of a watch; a long one is made in a thread."""
+        return segment(data) if len(data) <= AT_ONCE else await self._threads.run(segment, data)
 
     async def list_body(self, body: ListBody, variant: Hashable, entries: Sequence[Entry]) -> ListBody:
         """Compress a list. ``variant`` and ``entries`` (if a tuple) are the cache key of its items; a ``variant`` of

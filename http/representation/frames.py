@@ -11,7 +11,7 @@ from typing import Final
 
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.eventlog.entries import Event
-from kubechronicle.http.representation.compression import member
+from kubechronicle.http.representation.compression import segment
 from kubechronicle.http.representation.event_encoder import EventEncoder
 from kubechronicle.http.request_metrics import bucket_of
 
@@ -22,16 +22,16 @@ MANY_BYTES: Final = 1024 * 1024
 
 
 class JoinedFrames:
-    """Frames of one batch, joined as they are sent, their size before compression, and the buckets of their sizes."""
+    """Frames of one batch, joined; ``sent``: as they are sent, maybe compressed; the buckets of their sizes."""
 
-    __slots__ = ("buckets", "frame", "size")
+    __slots__ = ("buckets", "frame", "sent", "size")
 
     def __init__(self, frames: list[bytes], *, gzipped: bool) -> None:
         self.buckets = tuple(map(bucket_of, frames))
         self.frame = frames[0] if len(frames) == 1 else b"".join(frames)
         self.size = len(self.frame)
-        if gzipped and 0 < self.size <= CHUNK_BYTES:  # longer ones are not pushed
-            self.frame = member(self.frame)
+        # Longer ones are not pushed.
+        self.sent = segment(self.frame) if gzipped and 0 < self.size <= CHUNK_BYTES else self.frame
 
 
 def is_slow(encoder: EventEncoder, events: Sequence[Event]) -> bool:
