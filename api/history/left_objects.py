@@ -4,7 +4,7 @@ left_alone      a controller makes the object, again and again
 made_once       its maker makes it when it starts, and not again
 lost            it cannot come back as it was
 finished        it has done its work
-told            fields that no request can set, and whose former values a plan tells
+told            fields that no request can set; a plan tells their former values
 """
 
 from __future__ import annotations

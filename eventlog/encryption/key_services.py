@@ -1,7 +1,7 @@
 """Parts of both protocols of key services: decrypted keys in memory, and the health of a service.
 
-Invariants: keys in memory are bounded. One task asks the service for a key, however many wait for it, and a failed
-service is not asked again within PAUSE, so that a thousand values do not wait for a thousand timeouts.
+Invariants: keys in memory are bounded. One task asks the service for a key, however many wait for it. A failed service
+is not asked again within PAUSE: a thousand values do not wait for a thousand timeouts.
 """
 
 from __future__ import annotations

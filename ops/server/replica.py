@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final
 
 import trio
+from prometheus_client import CollectorRegistry
 
 from kubechronicle.actors.supervisor import ChildSpec, Tasks
 from kubechronicle.eventlog.errors import LogError
@@ -32,14 +33,14 @@ from kubechronicle.ops.server.assembly import Assembly
 from kubechronicle.ops.server.collectors.storage import ClockCollector, SizeCollector, StandbyCollector
 from kubechronicle.ops.server.composition import assemble
 from kubechronicle.ops.server.databases.agreement import LayoutGuard, agree, open_databases
-from kubechronicle.ops.server.databases.log_hubs import shared_log
+from kubechronicle.ops.server.databases.log_hubs import shared_logs
 from kubechronicle.ops.server.databases.overrides import Override
 from kubechronicle.ops.server.databases.units import OtherDatabase
 from kubechronicle.ops.server.encryption.encryption import Encryption
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.shutdown import Shutdown
 from kubechronicle.ops.server.trust import name_of
-from kubechronicle.ops.server.witnessing import WitnessCollector, tasks_of, witnesses_of
+from kubechronicle.ops.server.witnessing import Witness, WitnessCollector, tasks_of, witnesses_of
 
 # -- comparison --------------------------------------------------------------------------------------------------------
 #
@@ -158,12 +159,9 @@ async def run_server(
         if plan.postmaster_epoch is None and not plan.shared_logs:
             await revision_log.check_may_append()
         layout, others = await agree(revision_log, databases)
-        main_end, *ends = plan.shared_logs or [None] * (1 + len(others))
-        stored = await sharing.enter_async_context(shared_log(revision_log, main_end))
-        others = [
-            replace(other, log=await sharing.enter_async_context(shared_log(database.log, end)))
-            for other, database, end in zip(others, databases, ends, strict=True)
-        ]
+        opened = [revision_log, *(each.log for each in databases)]
+        stored, *rest = await sharing.enter_async_context(shared_logs(opened, plan.shared_logs))
+        others = [replace(other, log=log) for other, log in zip(others, rest, strict=True)]
         for difference in await differences(plan.database_direct_url or database_url, plan.overrides):
             log.warning("--database-url-overrides: %s", difference)
         logs = {"postgres": revision_log} | {each.override.name: each.log for each in databases}
@@ -171,14 +169,8 @@ async def run_server(
         def attend(assembly: Assembly) -> list[ChildSpec]:
             guard = plain(LayoutGuard(layout, assembly.views).run)
             nursery.start_soon(partial(keep_running, "layout-guard", guard, failures, passed=(OperatorError,)))
-            registry = assembly.application.metrics.registry
-            registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
-            registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
-            if revision_log.standby is not None:
-                registry.register(StandbyCollector(revision_log.standby))
             witnesses = witnesses_of(plan, assembly.outgoing, list(logs.items()))
-            if witnesses:
-                registry.register(WitnessCollector(witnesses))
+            _register(assembly.application.metrics.registry, logs, witnesses)
             return [*background, *_tasks(assembly, logs, plan), *tasks_of(witnesses, plan.leading)]
 
         await serve_log(
@@ -192,6 +184,17 @@ async def run_server(
             failures=failures,
         )
         nursery.cancel_scope.cancel()
+
+
+def _register(registry: CollectorRegistry, logs: Mapping[str, PostgresLog], witnesses: Sequence[Witness]) -> None:
+    """Register the metrics of the databases. ``logs``: the main one first."""
+    registry.register(ClockCollector({name: each.clocks for name, each in logs.items()}))
+    registry.register(SizeCollector({name: each.size for name, each in logs.items()}))
+    standby = next(iter(logs.values())).standby
+    if standby is not None:
+        registry.register(StandbyCollector(standby))
+    if witnesses:
+        registry.register(WitnessCollector(witnesses))
 
 
 async def serve_log(

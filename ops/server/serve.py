@@ -12,25 +12,36 @@ With --workers, this process prepares everything, and worker processes serve (wo
 
 from __future__ import annotations
 
+import logging
+import signal
+import socket
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from kubechronicle.actors.supervisor import ChildSpec
-from kubechronicle.eventlog.restarts import TaskFailures, plain
+from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
+from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.free_memory import use_one_arena
-from kubechronicle.ops.server.shutdown import Shutdown
+from kubechronicle.ops.server.listening.addresses import ListenAddresses
+from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, Shutdown
 from kubechronicle.ops.server.startup import prepared
 from kubechronicle.ops.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from kubechronicle.ops.server.worker_messages import LogEnd
+    from kubechronicle.ops.server.workers import StartMessageMaker, WorkerProcesses
+
+log = logging.getLogger(__name__)
 
 
 async def serve(settings: Settings) -> None:
     """Run until a signal. Raise OperatorError, SetupError, LogUnavailable, SupervisorGaveUp, WorkerFailed."""
     if settings.workers > 1:
-        from kubechronicle.ops.server import workers
-
-        await workers.serve(settings)
+        await _serve_with_workers(settings)
     else:
         await _serve_alone(settings)
 
@@ -52,3 +63,94 @@ async def _serve_alone(settings: Settings) -> None:
                 url, report = ready.database_url, ready.print_ready
                 await run_server(plan, url, shutdown, report, background=background, failures=failures)
         signals.cancel_scope.cancel()
+
+
+async def _serve_with_workers(settings: Settings) -> None:
+    """Prepare everything, and keep the worker processes running (workers.py)."""
+    from kubechronicle.ops.server.workers import SLACK, WorkerProcesses
+
+    control, failures, waiting = _SignalsToWorkers(), TaskFailures(), trio.Event()
+    async with trio.open_nursery() as signals:
+        signals.start_soon(partial(keep_running, "signals", control.run, failures, up=waiting))
+        await waiting.wait()
+        with control.scope:
+            async with prepared(settings, failures) as ready, trio.open_nursery() as nursery, AsyncExitStack() as logs:
+                # `prepared` has loaded most of their modules.
+                from kubechronicle.ops.server.databases.log_hubs import log_hubs
+                from kubechronicle.ops.server.replica import renew_certificates
+
+                hubs = await logs.enter_async_context(log_hubs(settings, ready, failures))
+                renewing = plain(partial(renew_certificates, ready.pki, ready.names))
+                nursery.start_soon(keep_running, "certificates", renewing, failures)
+                addresses = ready.inputs.addresses
+                sockets = await _shared_sockets(addresses, settings.workers)
+                limit = settings.shutdown_delay_duration + DRAIN_TIMEOUT + SLACK
+                workers = control.starting = WorkerProcesses(
+                    sockets,
+                    _start_messages(settings, addresses),
+                    limit=limit,
+                    failures=failures,
+                    connect=lambda: [hub.connect() for hub in hubs],
+                )
+                await nursery.start(_run_then_stop, workers, nursery.cancel_scope)
+                control.ready = workers
+                await workers.wait_ready()
+                ready.print_ready()
+                await trio.sleep_forever()  # `_run_then_stop` ends this
+        signals.cancel_scope.cancel()
+
+
+async def _shared_sockets(addresses: ListenAddresses, count: int) -> list[list[socket.socket]]:
+    """Return for each worker one socket per address, open until this process ends. Raise OperatorError."""
+    from kubechronicle.http.wire.sockets import bind
+
+    port = addresses.port
+    try:
+        return [await bind(addresses.host, port, shared=True) for _ in range(count)]
+    except OSError as error:
+        raise OperatorError(f"cannot share port {port}: {error.strerror}; choose another --secure-port") from None
+
+
+async def _run_then_stop(
+    workers: WorkerProcesses, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]
+) -> None:
+    await workers.run(task_status=task_status)
+    scope.cancel()
+
+
+def _start_messages(settings: Settings, addresses: ListenAddresses) -> StartMessageMaker:
+    from kubechronicle.ops.server.worker_messages import StartMessage
+
+    def start_message(number: int, own: tuple[int, ...], siblings: tuple[int, ...], logs: tuple[LogEnd, ...]) -> bytes:
+        return StartMessage(
+            settings=settings, addresses=addresses, number=number, listeners=own, siblings=siblings, logs=logs
+        ).to_bytes()
+
+    return start_message
+
+
+class _SignalsToWorkers:
+    """Stops the workers at SIGTERM and SIGINT, replaces them at SIGHUP."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+        self.starting: WorkerProcesses | None = None
+        self.ready: WorkerProcesses | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+            task_status.started()
+            stopping = False
+            async for number in received:
+                if number == signal.SIGHUP:
+                    if self.ready is not None and not stopping:
+                        self.ready.request_replacement()
+                    continue
+                log.info("Stopping", extra={"signal": signal.Signals(number).name, "at_once": stopping})
+                if self.ready is not None:
+                    self.ready.request_stop()
+                elif stopping and self.starting is not None:
+                    self.starting.request_stop()
+                else:
+                    self.scope.cancel()
+                stopping = True

@@ -2,8 +2,8 @@
 
 The parent owns the embedded Postgres, the certificates, the signing key, and the sockets on the shared port
 (http/wire/sockets.py). The sockets outlive the workers, so a crashed worker loses no connection that waits to be
-accepted. Each worker is an ordinary replica over the same log. One of them leads: it runs the control loops. When the
-leader ends, another worker leads.
+accepted. Each worker has views of its own. The parent follows the log and appends to it for all of them
+(databases/log_hubs.py). One worker leads: it runs the control loops. When it ends, another one leads.
 
     start             one by one, each serving before the next; the ready line follows when /readyz of all has passed
     a worker dies     it is restarted after a pause, which grows with each death; the others serve meanwhile
@@ -28,30 +28,23 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import partial
 
 import trio
 
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
-from kubechronicle.http.wire.sockets import bind
-from kubechronicle.ops.errors import OperatorError, WorkerFailed, describe_status
-from kubechronicle.ops.server.listening.addresses import ListenAddresses
+from kubechronicle.ops.errors import WorkerFailed, describe_status
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, HANDOVER_PATIENCE
-from kubechronicle.ops.server.startup import prepared
 from kubechronicle.ops.server.worker_messages import (
     INTERVAL,
     LEAD,
     RETIRE,
     Heart,
     LogEnd,
-    StartMessage,
     Worker,
     WorkerStates,
 )
-from kubechronicle.ops.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -334,90 +327,3 @@ class WorkerProcesses:
         for worker in list(self._alive):
             if worker.process.returncode is None:
                 worker.process.send_signal(number)
-
-
-async def serve(settings: Settings) -> None:
-    """Serve with several processes. Raise the same errors as `serve` of serve.py, and WorkerFailed."""
-    control, failures, waiting = _SignalControl(), TaskFailures(), trio.Event()
-    async with trio.open_nursery() as signals:
-        signals.start_soon(partial(keep_running, "signals", control.run, failures, up=waiting))
-        await waiting.wait()
-        with control.scope:
-            async with prepared(settings, failures) as ready, trio.open_nursery() as nursery, AsyncExitStack() as logs:
-                from kubechronicle.ops.server.databases.log_hubs import (  # `prepared` has loaded most of them
-                    connect,
-                    log_hubs,
-                )
-                from kubechronicle.ops.server.replica import renew_certificates
-
-                hubs = await logs.enter_async_context(log_hubs(settings, ready, failures))
-                renewing = plain(partial(renew_certificates, ready.pki, ready.names))
-                nursery.start_soon(keep_running, "certificates", renewing, failures)
-                addresses = ready.inputs.addresses
-                sockets = await shared_sockets(addresses, settings.workers)
-                limit = settings.shutdown_delay_duration + DRAIN_TIMEOUT + SLACK
-                workers = control.starting = WorkerProcesses(
-                    sockets,
-                    _start_messages(settings, addresses),
-                    limit=limit,
-                    failures=failures,
-                    connect=partial(connect, hubs),
-                )
-                await nursery.start(_run_then_stop, workers, nursery.cancel_scope)
-                control.ready = workers
-                await workers.wait_ready()
-                ready.print_ready()
-                await trio.sleep_forever()  # `_run_then_stop` ends this
-        signals.cancel_scope.cancel()
-
-
-async def shared_sockets(addresses: ListenAddresses, count: int) -> list[list[socket.socket]]:
-    """Return for each worker one socket per address, open until this process ends. Raise OperatorError."""
-    port = addresses.port
-    try:
-        return [await bind(addresses.host, port, shared=True) for _ in range(count)]
-    except OSError as error:
-        raise OperatorError(f"cannot share port {port}: {error.strerror}; choose another --secure-port") from None
-
-
-async def _run_then_stop(
-    workers: WorkerProcesses, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]
-) -> None:
-    await workers.run(task_status=task_status)
-    scope.cancel()
-
-
-def _start_messages(settings: Settings, addresses: ListenAddresses) -> StartMessageMaker:
-    def start_message(number: int, own: tuple[int, ...], siblings: tuple[int, ...], logs: tuple[LogEnd, ...]) -> bytes:
-        return StartMessage(
-            settings=settings, addresses=addresses, number=number, listeners=own, siblings=siblings, logs=logs
-        ).to_bytes()
-
-    return start_message
-
-
-class _SignalControl:
-    """Stops the workers at SIGTERM and SIGINT, replaces them at SIGHUP."""
-
-    def __init__(self) -> None:
-        self.scope = trio.CancelScope()
-        self.starting: WorkerProcesses | None = None
-        self.ready: WorkerProcesses | None = None
-
-    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-            task_status.started()
-            stopping = False
-            async for number in received:
-                if number == signal.SIGHUP:
-                    if self.ready is not None and not stopping:
-                        self.ready.request_replacement()
-                    continue
-                log.info("Stopping", extra={"signal": signal.Signals(number).name, "at_once": stopping})
-                if self.ready is not None:
-                    self.ready.request_stop()
-                elif stopping and self.starting is not None:
-                    self.starting.request_stop()
-                else:
-                    self.scope.cancel()
-                stopping = True

@@ -14,6 +14,7 @@ from functools import partial
 
 import trio
 
+from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.eventlog.sharing.hub import LogHub
@@ -54,19 +55,17 @@ async def _started(nursery: trio.Nursery, log: PostgresLog, failures: TaskFailur
     return hub
 
 
-def connect(hubs: Sequence[LogHub]) -> list[tuple[socket.socket, int]]:
-    """Return a worker's ends of all logs. The caller closes the sockets when the worker has them."""
-    return [hub.connect() for hub in hubs]
-
-
 @asynccontextmanager
-async def shared_log(stored: PostgresLog, end: LogEnd | None) -> AsyncIterator[PostgresLog | SharedLog]:
-    """Run the log of a worker at its end, or return the stored one if this process shares none."""
-    if end is None:
+async def shared_logs(stored: Sequence[PostgresLog], ends: Sequence[LogEnd]) -> AsyncIterator[Sequence[RevisionLog]]:
+    """Run the logs of a worker at its ends. Without ends, return the stored ones: this process shares none."""
+    if not ends:
         yield stored
         return
-    log = SharedLog(stored, socket.socket(fileno=end.connection), end.page)
+    logs = [
+        SharedLog(log, socket.socket(fileno=end.connection), end.page) for log, end in zip(stored, ends, strict=True)
+    ]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(log.run)
-        yield log
+        for log in logs:
+            nursery.start_soon(log.run)
+        yield logs
         nursery.cancel_scope.cancel()
