@@ -168,7 +168,8 @@ def kubernetes_module(
     go: str, folder: Path, release: str = RELEASE, *, run: Callable[[Sequence[str], Path], str] = _at_once
 ) -> str:
     """Return a go.mod that requires k8s.io/kubernetes. It replaces libraries by its own folders, so a user must name
-    their versions: v0.37.2 of the release v1.37.2."""
+    their versions: v0.37.2 of the release v1.37.2. ``folder``: where the go command runs; it is made."""
+    folder.mkdir(parents=True, exist_ok=True)
     staging = f"v0{release.removeprefix('v1')}"
     shown = run([go, "mod", "download", "-json", f"k8s.io/kubernetes@{release}"], folder)
     text = (Path(json.loads(shown)["Dir"]) / "go.mod").read_text()

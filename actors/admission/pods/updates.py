@@ -16,6 +16,7 @@ from kubechronicle.actors.admission.chain import (
     State,
     forbidden,
 )
+from kubechronicle.actors.evaluation import judge_copy
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.quota.pods import requests_of_spec
@@ -70,14 +71,15 @@ class PodResizeValidator(_PodUpdate):
         if system != "linux":
             why = f"pod resize is only supported on linux nodes, node {go_quote(name)} is {go_quote(system)}"
             raise _with_cause(forbidden(attributes, why), "UnsupportedPlatform")
-        if lacking := _lacking(pod, entry.object()):
+        place = (self.name, attributes.old.revision if attributes.old else 0, entry.revision)
+        if lacking := judge_copy(place, None, _lacking, pod, entry):
             why = f"node didn't have enough allocatable resources: {'; '.join(lacking)}"
             raise _with_cause(forbidden(attributes, why), "NodeCapacity")
 
 
-def _lacking(pod: Object, node: Object) -> list[str]:
+def _lacking(pod: Object, node: Entry) -> list[str]:
     requests = requests_of_spec(pod)
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    allocatable = (node.object().get("status") or {}).get("allocatable") or {}
     lacking = []
     for name, exponent in _COMPARED:
         wanted, family = requests.get(name, (Decimal(0), "decimal"))
