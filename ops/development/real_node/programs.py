@@ -174,7 +174,7 @@ def _compile(go: str, program: Program) -> None:
         flags += f" {version_flags()}"
     if program.static:
         flags += " -linkmode external -extldflags -static"
-    command = ["test", "-c"] if program.test else ["build"]
+    command = ["test", "-c", "-vet=off"] if program.test else ["build"]
     _run(go, *command, "-ldflags", flags, "-o", str(new), program.package, folder=CACHE / "src" / program.module)
     new.rename(BIN / program.name)
     (BIN / f".{program.name}.version").write_text(version_of(program.module))
