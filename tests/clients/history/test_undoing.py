@@ -24,8 +24,7 @@ class Shop:
 
     def chronicle(self, *arguments: str, code: int = 0) -> str:
         kubeconfig = str(self.server.data_dir / "admin.kubeconfig")
-        command = [self.server.command()[0].replace("kubechronicle", "kubechronicle")]
-        command = [os.path.join(os.path.dirname(command[0]), "kubectl-chronicle")]
+        command = [os.path.join(os.path.dirname(self.server.command()[0]), "kubectl-chronicle")]
         environment = os.environ | {"KUBECONFIG": kubeconfig}
         whole = [*command, *arguments, "-n", self.name]
         done = subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False, env=environment)
@@ -100,14 +99,34 @@ def test_an_immutable_object_is_replaced_once(server: Server) -> None:
     assert "Nothing to restore" in shop.chronicle("restore", "configmap/fixed", "--to", moment, "--replace", "--yes")
 
 
+def test_an_address_that_is_free_comes_back(server: Server) -> None:
+    shop = Shop(server)
+    services, moment, before, now = _service_made_again(shop)
+    assert before != now
+    shop.drop(f"{services}/taker")
+    shop.chronicle("restore", "service/s", "--to", moment, "--replace", "--yes")
+    assert shop.api.get(f"{services}/s")["spec"]["clusterIP"] == before
+    assert "Nothing to restore" in shop.chronicle("restore", "service/s", "--to", moment, "--replace", "--yes")
+
+
 def test_an_address_that_stays_is_told(server: Server) -> None:
     shop = Shop(server)
+    services, moment, before, now = _service_made_again(shop)
+    told = shop.chronicle("restore", "service/s", "--to", moment, "--replace", "--yes", code=3)
+    assert f"spec.clusterIP was {before}, and is {now}" in told
+    assert shop.api.get(f"{services}/s")["spec"]["clusterIP"] == now
+
+
+def _service_made_again(shop: Shop) -> tuple[str, str, str, str]:
+    """Make the Service s, delete it, give its address to another one, and make it again.
+
+    Return the path of Services, the moment before, the former address and the present one.
+    """
     services = f"/api/v1/namespaces/{shop.name}/services"
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
     before = shop.api.create(services, service)["spec"]["clusterIP"]
     moment = shop.moment()
     shop.drop(f"{services}/s")
-    now = shop.api.create(services, service)["spec"]["clusterIP"]
-    lost = 0 if before == now else 3
-    told = shop.chronicle("restore", "service/s", "--to", moment, "--replace", "--yes", code=lost)
-    assert before == now or f"spec.clusterIP was {before}, and is {now}" in told
+    taker = {**service, "metadata": {"name": "taker"}, "spec": {"clusterIP": before, "ports": [{"port": 80}]}}
+    shop.api.create(services, taker)
+    return services, moment, before, shop.api.create(services, service)["spec"]["clusterIP"]

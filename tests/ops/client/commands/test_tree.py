@@ -45,9 +45,11 @@ def rollout(running: Any, shop: tuple[str, int]) -> tuple[str, int]:
     return name, int(made["metadata"]["resourceVersion"])
 
 
-def test_a_tree_on_one_axis(chronicle: Chronicle, rollout: tuple[str, int]) -> None:
-    name, _ = rollout
-    output = chronicle("tree", "deployment/web", "-n", name, "--from", "1")
+def test_a_tree_on_one_axis(chronicle: Chronicle, rollout: tuple[str, int], running: Any) -> None:
+    name, revision = rollout
+    newest = running.ask("GET", f"/api/v1/namespaces/{name}/pods")["metadata"]["resourceVersion"]
+    # The axis has only the changes after the Deployment's, so each change of the Pod has a cell of its own.
+    output = chronicle("tree", "deployment/web", "-n", name, "--from", str(revision - 1), "--to", newest)
     assert output.code == 0, output.err
     axes, changes = output.out.split("\n\n")
     _, deployment, replicaset, pod = axes.splitlines()
