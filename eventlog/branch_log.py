@@ -128,7 +128,7 @@ class BranchLog:
             outcomes.append(outcome)
             if not isinstance(outcome, Rejected):
                 decided.records.extend(outcome)
-                decided.who.extend([transaction.who] * len(outcome))
+                decided.who.extend(transaction.who_of(change) for change in transaction.changes)
         return decided._replace(outcomes=tuple(outcomes))
 
     def _decide_one(self, transaction: Transaction, head: int) -> tuple[Record, ...] | Rejected:
@@ -137,7 +137,7 @@ class BranchLog:
             if actual != change.expected:
                 return Rejected(key=change.key, expected=change.expected, actual=actual)
         return tuple(
-            self._record(change, transaction.who, revision)
+            self._record(change, transaction.who_of(change), revision)
             for revision, change in enumerate(transaction.changes, head + 1)
         )
 

@@ -89,6 +89,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     first members are ``apiVersion``, ``kind`` and a non-empty ``metadata``, in this order (``seal`` relies on it).
     ``decoded``: the same object as Python data if the caller has it, so that applying it to a view needs no parsing.
     ``mark``: the caller's note about the object, for its entry in the view of this server (``Entry.mark``).
+    ``cause``: the revision that this change is a consequence of, if it is another one than the transaction's.
     """
 
     key: Key
@@ -98,6 +99,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     body: bytes
     decoded: dict[str, Any] | None = None
     mark: Any = None
+    cause: int = 0
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and _compared(self) == _compared(other)
@@ -114,6 +116,10 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     who: Who
     main: int = 0
+
+    def who_of(self, change: Change) -> Who:
+        """Return the user and the request behind one of the changes, with its own cause."""
+        return msgspec.structs.replace(self.who, cause=change.cause) if change.cause else self.who
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):

@@ -134,9 +134,6 @@ def _folded(first: Change, later: Change) -> Change | None:
 
 # -- together ----------------------------------------------------------------------------------------------------------
 
-MAX_WRITES: Final = 100
-"""Writes of one transaction."""
-
 Remove = Callable[[Caller, Target, DeleteOptions], Awaitable[object]]
 """Delete an object (Writes.delete)."""
 
@@ -159,7 +156,10 @@ class TransactionFailed(Exception):
 
 
 class Together:
-    """One transaction: add writes with the verbs, then commit. ``remove``: deletes an object whose mark is over."""
+    """One transaction: add writes with the verbs, then commit. ``remove``: deletes an object whose mark is over.
+
+    ``cause`` of a verb: the revision that its change is a consequence of, 0 for that of the caller.
+    """
 
     def __init__(
         self,
@@ -187,27 +187,34 @@ class Together:
 
     # -- the verbs ----------------------------------------------------------------------------------------------------
 
-    async def create(self, target: Target, body: Any, *, size: int) -> None:
+    async def create(self, target: Target, body: Any, *, size: int, cause: int = 0) -> None:
         """Add a creation. ``body``, ``size``: as in Writes.create. StatusError 4xx."""
-        target = requested_by(self._caller, target)
-        self._add(*await creation(self._preparation, self._caller, target, self._turn, body, size=size))
+        target, caller = requested_by(self._caller, target), self._because(cause)
+        self._add(*await creation(self._preparation, caller, target, self._turn, body, size=size))
 
-    async def update(self, target: Target, body: Any, *, size: int, may_create: MayCreate) -> None:
+    async def update(self, target: Target, body: Any, *, size: int, may_create: MayCreate, cause: int = 0) -> None:
         """Add an update, as Writes.update. StatusError 4xx."""
-        target = requested_by(self._caller, target)
+        target, caller = requested_by(self._caller, target), self._because(cause)
         self._add(
-            *await replacement(
-                self._preparation, self._caller, target, self._turn, body, size=size, may_create=may_create
-            )
+            *await replacement(self._preparation, caller, target, self._turn, body, size=size, may_create=may_create)
         )
 
-    def patch(self, target: Target, content_type: str, body: bytes, *, force: bool, may_create: MayCreate) -> None:
+    def patch(
+        self,
+        target: Target,
+        content_type: str,
+        body: bytes,
+        *,
+        force: bool,
+        may_create: MayCreate,
+        cause: int = 0,
+    ) -> None:
         """Add a patch or a server-side apply, as Writes.patch."""
-        target = requested_by(self._caller, target)
+        target, caller = requested_by(self._caller, target), self._because(cause)
         self._add(
             *patching(
                 self._preparation,
-                self._caller,
+                caller,
                 target,
                 self._turn,
                 content_type,
@@ -217,11 +224,16 @@ class Together:
             )
         )
 
-    def delete(self, target: Target, options: DeleteOptions) -> None:
+    def delete(self, target: Target, options: DeleteOptions, *, cause: int = 0) -> None:
         """Add a deletion, as Writes.delete."""
-        target = requested_by(self._caller, target)
+        target, caller = requested_by(self._caller, target), self._because(cause)
         self._options[len(self._writes)] = options
-        self._add(deletion(self._preparation, self._caller, target, self._turn, options))
+        self._add(deletion(self._preparation, caller, target, self._turn, options))
+
+    def _because(self, cause: int) -> Caller:
+        return structs.replace(
+            self._caller, who=structs.replace(self._caller.who, cause=cause or self._caller.who.cause)
+        )
 
     def _add(self, write: PendingWrite, warnings: Sequence[str] = ()) -> None:
         if self._reads.of(write.target.rt.resource) is not self._reads:
@@ -247,7 +259,7 @@ class Together:
             removed = write.proposal is not None and write.proposal.then_delete
             if removed and not write.target.dry_run:
                 await self._remove(
-                    self._caller, write.target, replace(self._options[place], precondition_resource_version=None)
+                    write.caller, write.target, replace(self._options[place], precondition_resource_version=None)
                 )
             results.append(WriteResult(write.target, each, write.deletes, removed))
         return results
@@ -300,7 +312,9 @@ class Together:
                 transaction = await self._loop.transaction(
                     write.target, proposal, write.old, write.caller.who, write.turn, size, self._admission.release
                 )
-                self._overlay.add(transaction.changes)
+                cause = write.caller.who.cause
+                own = 0 if cause == self._caller.who.cause else cause
+                self._overlay.add(structs.replace(each, cause=own) if own else each for each in transaction.changes)
             except status.StatusError as error:
                 write.error = error
                 return TransactionFailed(place, error)

@@ -17,6 +17,12 @@ CREATIONS: Final = {"eviction": "evict", "binding": "bind"}
 PAST_TENSES: Final = {"evict": "evicted", "bind": "bound"}
 
 
+TRANSACTION: Final = "transaction"
+"""The verb of all changes of a Transaction."""
+MARK: Final = "metadata.deletionTimestamp"
+"""The field that marks an object for deletion."""
+
+
 def changed_cell(revision: Mapping[str, Any]) -> str:
     """Return the last column of a table: a summary of the change."""
     if revision.get("redacted"):
@@ -46,9 +52,15 @@ def user_cell(revision: Mapping[str, Any]) -> str:
 
 
 def action_of(revision: Mapping[str, Any]) -> str:
-    """Return the verb of a revision's request: ``patch``, ``evict``; of its operation, if there was no request."""
+    """Return the verb of a revision's request: ``patch``, ``evict``.
+
+    Without a request, and for a change of a Transaction, it is that of the operation.
+    """
     request = revision.get("request") or {}
     verb = str(request.get("verb") or revision["operation"].lower())
+    if verb == TRANSACTION:
+        is_mark = MARK in (revision.get("changed") or ())
+        return "delete" if is_mark else str(revision["operation"]).lower()
     last = str(request.get("uri") or "").partition("?")[0].rpartition("/")[2]
     return CREATIONS.get(last, verb) if verb == "create" else verb
 

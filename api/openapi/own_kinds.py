@@ -192,6 +192,7 @@ _CHANGE: Final = _object(
     ),
     gracePeriodSeconds={"type": "integer", "format": "int64", "description": "As in DeleteOptions."},
     propagationPolicy=_text("As in DeleteOptions."),
+    cause=_text("The revision that the change is a consequence of."),
 )
 
 _TRANSACTION: Final[Mapping[str, Schema]] = {

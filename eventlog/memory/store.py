@@ -132,7 +132,7 @@ class MemoryStore:
             actual = current.revision if current else 0
             if actual != change.expected:
                 return Rejected(key=change.key, expected=change.expected, actual=actual)
-        return tuple(self._commit_change(change, transaction.who) for change in transaction.changes)
+        return tuple(self._commit_change(change, transaction.who_of(change)) for change in transaction.changes)
 
     def _commit_change(self, change: Change, who: Who) -> Record:
         current = self.current(change.key)

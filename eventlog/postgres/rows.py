@@ -100,7 +100,7 @@ def batch_arguments(batch: Batch) -> tuple[object, ...]:
         [change.key.name for change in changes],
         [change.uid for change in changes],
         *(list(column) for column in zip(*who, strict=True)),
-        [transaction.who.cause for transaction in batch.transactions for _ in transaction.changes],
+        [change.cause or transaction.who.cause for transaction in batch.transactions for change in transaction.changes],
         [change.body.decode() for change in changes],
     )
 
@@ -136,7 +136,7 @@ def change_arguments(batch: Batch, retention_class: str) -> tuple[object, ...]:
         user_uid,
         [storable(group) for group in who.groups],
         *rest,
-        who.cause,
+        change.cause or who.cause,
         change.body.decode(),
     )
 
@@ -151,7 +151,7 @@ def change_result(batch: Batch, row: Any) -> BatchResult:
         return BatchResult(outcomes=(rejected,), first=head + 1, head=head)
     record = _appended(
         change,
-        transaction.who,
+        transaction.who_of(change),
         revision=head,
         create_revision=create_revision,
         version=version,
@@ -175,7 +175,7 @@ def batch_result(batch: Batch, row: Any) -> BatchResult:
                 records.append(
                     _appended(
                         change,
-                        transaction.who,
+                        transaction.who_of(change),
                         revision=revisions[index],
                         create_revision=revisions[index] if create else created[index],
                         version=1 if create else versions[index] + 1,
@@ -215,7 +215,7 @@ def settled_result(batch: Batch, settled: Any, rows: Sequence[Any]) -> BatchResu
             records.append(
                 _appended(
                     change,
-                    transaction.who,
+                    transaction.who_of(change),
                     revision=revision,
                     create_revision=create_revision,
                     version=version,

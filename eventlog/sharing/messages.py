@@ -68,6 +68,7 @@ class SentChange(msgspec.Struct, array_like=True, frozen=True, gc=False):
     expected: int
     operation: int
     body: bytes
+    cause: int
 
 
 class SentTransaction(msgspec.Struct, array_like=True, frozen=True):
@@ -92,7 +93,9 @@ def sent(number: int, transactions: Iterable[Transaction]) -> bytes:
         tuple(
             SentTransaction(
                 tuple(
-                    SentChange(*change.key, change.uid, change.expected, int(change.operation), change.body)
+                    SentChange(
+                        *change.key, change.uid, change.expected, int(change.operation), change.body, change.cause
+                    )
                     for change in transaction.changes
                 ),
                 transaction.who,
@@ -115,6 +118,7 @@ def received(transaction: SentTransaction, mark: object) -> Transaction:
                 operation=_OPERATIONS[change.operation],
                 body=change.body,
                 mark=mark,
+                cause=change.cause,
             )
             for change in transaction.changes
         ),
@@ -297,7 +301,7 @@ def outcome_of(outcome: Outcome, transaction: Transaction) -> tuple[Record, ...]
             operation=change.operation,
             body=change.body,
             committed_at=committed_at,
-            who=transaction.who,
+            who=transaction.who_of(change),
             decoded=change.decoded,
             mark=change.mark,
         )

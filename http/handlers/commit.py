@@ -19,13 +19,14 @@ from msgspec import structs
 
 from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.actors.writing.together import MAX_WRITES, Together, TransactionFailed, WriteResult
+from kubechronicle.actors.writing.together import Together, TransactionFailed, WriteResult
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
+from kubechronicle.api.history.cells import TRANSACTION
+from kubechronicle.api.history.transactions import TransactionChange, parse_changes
 from kubechronicle.api.meta.options import CreateOptions, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
-from kubechronicle.api.meta.transactions import TransactionChange, parse_changes
 from kubechronicle.api.pipeline.patching import APPLY_YAML, STRATEGIC_MERGE_PATCH
 from kubechronicle.api.pipeline.pipeline import Outcome
 from kubechronicle.api.registry.registry import ResourceType
@@ -87,8 +88,6 @@ def _outcome(result: WriteResult) -> str:
 
 # -- commit ------------------------------------------------------------------------------------------------------------
 
-VERB: Final = "transaction"
-"""The verb of all changes in the log: each is a part of the transaction, whatever it did to its object."""
 RIGHTS: Final = {"apply": "patch"}
 """Verb of a change -> the verb of the resource, for rights; other verbs are their own."""
 
@@ -98,13 +97,13 @@ async def commit_together(backend: Backend, request: Request, context: Context, 
     form = object_form(request, context, tables=False)
     write = await read_write(request, context, rt, parse_create_options)
     sent = write.body.value
-    parse = partial(parse_changes, most=MAX_WRITES, dry_run=write.target.dry_run)
+    parse = partial(parse_changes, dry_run=write.target.dry_run)
     changes = await context.turn.run(len(write.body.raw), parse, sent)
     if context.audit is not None:
         context.audit.note_object(sent)
     rights = _Rights(backend, context, write)
     types = [await rights.type_of(place, change) for place, change in enumerate(changes)]
-    caller = structs.replace(write.caller, who=structs.replace(write.caller.who, verb=VERB))
+    caller = structs.replace(write.caller, who=structs.replace(write.caller.who, verb=TRANSACTION))
     together = backend.store.writes.together(caller, context.turn)
     for place, (change, of) in enumerate(zip(changes, types, strict=True)):
         try:
@@ -135,17 +134,17 @@ async def _add(
     )
     may_create = partial(rights.check_create, change, rt)
     if change.verb == "create":
-        await together.create(target, change.object, size=len(orjson.dumps(change.object)))
+        await together.create(target, change.object, size=len(orjson.dumps(change.object)), cause=change.cause)
     elif change.verb == "update":
         size = len(orjson.dumps(change.object))
-        await together.update(target, change.object, size=size, may_create=may_create)
+        await together.update(target, change.object, size=size, may_create=may_create, cause=change.cause)
     elif change.verb == "delete":
-        together.delete(target, change.options)
+        together.delete(target, change.options, cause=change.cause)
     else:
         applies = change.verb == "apply"
         body = orjson.dumps(change.object if applies else change.patch)
         content_type = APPLY_YAML if applies else change.content_type
-        together.patch(target, content_type, body, force=change.force, may_create=may_create)
+        together.patch(target, content_type, body, force=change.force, may_create=may_create, cause=change.cause)
 
 
 class _Rights:

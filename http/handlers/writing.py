@@ -16,8 +16,8 @@ from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.custom.conversion_reviews import WebhookConversionFailed
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.transactions import KIND as TRANSACTION
 from kubechronicle.api.meta.options import parse_create_options, parse_update_options
-from kubechronicle.api.meta.transactions import KIND as TRANSACTION
 from kubechronicle.api.pipeline import deleting, deletion, pipeline
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.http.authorization.decision import Decision, forbidden

@@ -157,7 +157,8 @@ class Client:
         if not self.compressed:
             headers["Accept-Encoding"] = "identity"
         data = _encoded(body) if body is not None else None
-        reply = self.transport.send(method, self._path(path, query), headers, data)
+        url = self._path(path, query) if method == "GET" else self._url(path, query)
+        reply = self.transport.send(method, url, headers, data)
         if not self.skew:
             self._measure(reply)
         if reply.status >= 300:
@@ -219,6 +220,9 @@ class Client:
             query = {**(query or {}), "values": "shown"}
         elif path.startswith(REVISIONS):
             query = {**(query or {}), "mask": self.mask}
+        return self._url(path, query)
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
         prefix = f"{HISTORY}{quote(self.moment, safe=':')}" if self.moment else ""
         return f"{prefix}{path}" + (f"?{urlencode(query)}" if query else "")
 

@@ -161,6 +161,17 @@ class LogContract:
         assert (result.first, result.head) == (2, 4)
         assert await log.get_at(key("left"), revision=4) is None
 
+    async def test_each_change_of_a_transaction_may_have_its_own_cause(self, log: Any) -> None:
+        await log.append(batch(*(change(key(name), Operation.CREATE) for name in "abc")))
+        changes = tuple(change(key(name), Operation.UPDATE, place) for place, name in enumerate("abc", 1))
+        given = batch((structs.replace(changes[0], cause=1), changes[1]), structs.replace(changes[2], cause=2))
+        expected = [1, ALICE.cause, 2]
+        assert [each.who and each.who.cause for each in committed(await log.append(given))] == expected
+        alone = batch(structs.replace(changes[0], expected=4, cause=3))
+        assert [each.who and each.who.cause for each in committed(await log.append(alone))] == [3]
+        found = await log.changes(ChangeQuery(after=3, newest_first=False), limit=9)
+        assert [record.who and record.who.cause for record, _ in found] == [*expected, 3]
+
     async def test_replicas_share_one_log(self, logs: Opener) -> None:
         ours, theirs = await logs(), await logs()
         await self.put(ours, "a")

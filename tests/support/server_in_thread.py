@@ -42,12 +42,17 @@ class Running:
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request as the administrator and return the JSON of the answer."""
         kind = "merge-patch+json" if method == "PATCH" else "json"
-        reply = InThread(self, ADMIN).send(
-            method,
-            path,
-            {"Content-Type": f"application/{kind}", "User-Agent": "hand/1.0"},
-            None if body is None else json.dumps(body).encode(),
-        )
+        return self._asked(method, path, body, {"Content-Type": f"application/{kind}", "User-Agent": "hand/1.0"})
+
+    def ask_as(self, user: str, method: str, path: str, body: Any = None) -> Any:
+        """Send a request as another administrator, by impersonation."""
+        kind = "merge-patch+json" if method == "PATCH" else "json"
+        fields = {"Content-Type": f"application/{kind}", "Impersonate-User": user}
+        return self._asked(method, path, body, fields | {"Impersonate-Group": "system:masters"})
+
+    def _asked(self, method: str, path: str, body: Any, fields: Mapping[str, str]) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        reply = InThread(self, ADMIN).send(method, path, fields, data)
         assert reply.status < 300, reply
         return json.loads(reply.body)
 

@@ -21,9 +21,10 @@ from kubechronicle.ops.client.comparisons import patch_script
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import Screen, ago, utc_now
 from kubechronicle.ops.client.restoring.branch_merge import merged_state, merges, read_states, show_secrets
+from kubechronicle.ops.client.restoring.execution import Execution, execute
 from kubechronicle.ops.client.restoring.losses import LOST, losses, losses_document, print_losses
-from kubechronicle.ops.client.restoring.reversal_texts import carry_out, kept, plan_document, print_plan, tried_plan
-from kubechronicle.ops.client.restoring.steps import Restorer, Result, object_name
+from kubechronicle.ops.client.restoring.reversal_texts import kept, plan_document, print_plan, tried_plan
+from kubechronicle.ops.client.restoring.steps import Restorer, object_name
 from kubechronicle.ops.client.session import connect
 from kubechronicle.ops.client.subjects import add_reason_flag, checked_reason
 from kubechronicle.ops.errors import OperatorError
@@ -260,19 +261,19 @@ def _merge(client: Client, screen: Screen, arguments: argparse.Namespace) -> int
         shown = [each for each in plan if each.step is None or each.step.action != "leave" or each.conflicts]
         print_plan(screen, shown, WORDS, nothing=nothing, show_secrets=arguments.show_secrets)
     to_do = [each.step for each in plan if each.step is not None and each.step.action != "leave"]
-    results: list[Result] = []
+    done = Execution([])
     if to_do and not arguments.dry_run:
         confirm(arguments, is_text=is_text, done="merged", does="merges")
         restorer = Restorer(client, of_kinds, timeout=TIMEOUT, remerges=False, updated="changed")
-        results = carry_out(restorer, to_do, "merging")
+        done = execute(client, restorer, to_do, "merging")
         if is_text:
-            print_results(screen, results, "merged")
-    stays = losses([each.step for each in plan if each.step is not None], results, replace=True, unread=unread)
+            print_results(screen, done, "merged")
+    stays = losses([each.step for each in plan if each.step is not None], done.results, replace=True, unread=unread)
     stays += kept(plan)
     if is_text:
         print_losses(screen, stays, "What is not merged:")
     else:
-        screen.document(plan_document(plan, results) | {"lost": losses_document(stays)})
+        screen.document(plan_document(plan, done) | {"lost": losses_document(stays)})
     return LOST if stays else 0
 
 

@@ -15,15 +15,17 @@ from typing import Final
 
 from kubechronicle.api.history.restore_plan import Action, Step
 from kubechronicle.api.values.objects import Object
+from kubechronicle.api.values.printable import printable
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig, output
-from kubechronicle.ops.client.output import Progress, Screen, ago, format_time, utc_now
+from kubechronicle.ops.client.output import Screen, ago, format_time, utc_now
 from kubechronicle.ops.client.restoring.consequences import FLAG
-from kubechronicle.ops.client.restoring.documents import agreed, result_document, step_document
+from kubechronicle.ops.client.restoring.documents import agreed, execution_document, step_document
+from kubechronicle.ops.client.restoring.execution import Execution, execute
 from kubechronicle.ops.client.restoring.losses import LOST, losses, losses_document, print_losses
 from kubechronicle.ops.client.restoring.planner import Planner
 from kubechronicle.ops.client.restoring.reversal_texts import SIGNS
-from kubechronicle.ops.client.restoring.steps import Result, object_name
+from kubechronicle.ops.client.restoring.steps import object_name
 from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_reason_flag, add_subject_flags
@@ -98,28 +100,26 @@ def run(arguments: argparse.Namespace) -> int:
         _print_plan(session, plan, planner)
     to_do = agreed(plan, replace=arguments.replace)
     if arguments.dry_run or not to_do:
-        return _finish(session, planner, plan, ())
+        return _finish(session, planner, plan, Execution([]))
     confirm(arguments, is_text=is_text)
     if planner.wait_for_namespace():
         plan = planner.plan()
         to_do = agreed(plan, replace=arguments.replace)
-    results = _carry_out(planner, to_do)
+    done = execute(session.client, planner.restorer(), to_do, "restoring")
     if is_text:
-        print_results(screen, results)
-    return _finish(session, planner, plan, results)
+        print_results(screen, done)
+    return _finish(session, planner, plan, done)
 
 
-def _finish(session: Session, planner: Planner, plan: Sequence[Step], results: Sequence[Result]) -> int:
+def _finish(session: Session, planner: Planner, plan: Sequence[Step], done: Execution) -> int:
     """Print the losses, and return the exit code."""
     unread = planner.unread
-    lost = losses(plan, results, replace=session.arguments.replace, unread=unread, more=planner.unknown)
+    lost = losses(plan, done.results, replace=session.arguments.replace, unread=unread, more=planner.unknown)
     if session.screen.format == "text":
         print_losses(session.screen, lost)
     else:
         document: Object = {"plan": [step_document(step) for step in plan], "lost": losses_document(lost)}
-        if results:
-            document["results"] = [result_document(each) for each in results]
-        session.screen.document(document)
+        session.screen.document(document | execution_document(done))
     return LOST if lost else 0
 
 
@@ -133,16 +133,6 @@ def confirm(arguments: argparse.Namespace, *, is_text: bool, done: str = "restor
     terminal.stderr().question("Carry out this plan? [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise OperatorError(f"nothing was {done}")
-
-
-def _carry_out(planner: Planner, plan: Sequence[Step]) -> list[Result]:
-    restorer = planner.restorer()
-    results = []
-    with Progress("restoring", len(plan)) as progress:
-        for step in plan:
-            results.append(restorer.do(step))
-            progress.step(object_name(step.key))
-    return results
 
 
 # -- output -----------------------------------------------------------------------------------------------------------
@@ -215,10 +205,13 @@ def _print_step(screen: Screen, step: Step, arguments: argparse.Namespace) -> No
         screen.line("               ", *parts)
 
 
-def print_results(screen: Screen, results: Sequence[Result], done: str = "restored") -> None:
+def print_results(screen: Screen, execution: Execution, done: str = "restored") -> None:
+    results = execution.results
     for each in results:
         line = f"{object_name(each.step.key)} {each.outcome}"
         screen.line(Painted(line, "old") if each.failed else line)
     failed = sum(each.failed for each in results)
     if failed:
         screen.line(f"{failed} of {len(results)} could not be {done}")
+    if execution.how:
+        screen.line(Painted(f"({printable(execution.how)})", "dim"))

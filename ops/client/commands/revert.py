@@ -13,16 +13,16 @@ from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.commands.restore import confirm, print_results
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.restoring.consequences import FLAG, AllKinds, listed
+from kubechronicle.ops.client.restoring.execution import Execution, execute
 from kubechronicle.ops.client.restoring.losses import LOST, losses, losses_document, print_losses
 from kubechronicle.ops.client.restoring.reversal_texts import (
-    carry_out,
     kept,
     name_of,
     plan_document,
     print_plan,
     tried_plan,
 )
-from kubechronicle.ops.client.restoring.steps import Restorer, Result
+from kubechronicle.ops.client.restoring.steps import Restorer
 from kubechronicle.ops.client.restoring.user_changes import (
     Reversal,
     UserChanges,
@@ -95,20 +95,21 @@ def run(arguments: argparse.Namespace) -> int:
         _print_plan(session, own, plan)
         _print_left(screen, left)
     to_do = [each.step for each in plan if each.step is not None and each.step.action != "leave"]
-    results: list[Result] = []
+    done = Execution([])
     if to_do and not arguments.dry_run:
         confirm(arguments, is_text=is_text, done="undone", does="undoes")
-        results = carry_out(Restorer(client, of_owners, timeout=TIMEOUT, remerges=False), to_do, "undoing")
+        restorer = Restorer(client, of_owners, timeout=TIMEOUT, remerges=False)
+        done = execute(client, restorer, to_do, "undoing")
         if is_text:
-            print_results(screen, results, "undone")
+            print_results(screen, done, "undone")
     unread = dict.fromkeys(query.warnings, "not searched") | changes.skipped | lost.skipped
-    stays = losses([each.step for each in plan if each.step is not None], results, replace=True, unread=unread)
+    stays = losses([each.step for each in plan if each.step is not None], done.results, replace=True, unread=unread)
     stays += kept(plan)
     stays += [(name_of(each), f"it was deleted in consequence; {FLAG} brings it back") for each in left if each.step]
     if is_text:
         print_losses(screen, stays)
     else:
-        screen.document(plan_document(plan, results) | {"lost": losses_document(stays)})
+        screen.document(plan_document(plan, done) | {"lost": losses_document(stays)})
     return LOST if stays else 0
 
 

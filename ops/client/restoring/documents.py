@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kubechronicle.api.history.restore_plan import Step
 from kubechronicle.api.values.objects import Object
+from kubechronicle.ops.client.restoring.execution import Execution
 from kubechronicle.ops.client.restoring.steps import Result
 
 
@@ -21,6 +22,15 @@ def step_document(step: Step) -> Object:
 
 def result_document(result: Result) -> Object:
     return step_document(result.step) | {"outcome": result.outcome, "failed": result.failed}
+
+
+def execution_document(done: Execution) -> Object:
+    """Return the results, and how the steps were carried out; {} without results."""
+    if not done.results:
+        return {}
+    return {"results": [result_document(each) for each in done.results]} | (
+        {"carriedOut": done.how} if done.how else {}
+    )
 
 
 def agreed(plan: Sequence[Step], *, replace: bool) -> list[Step]:

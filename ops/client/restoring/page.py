@@ -26,7 +26,8 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.restoring.consequences import AllKinds
-from kubechronicle.ops.client.restoring.documents import agreed, result_document, step_document
+from kubechronicle.ops.client.restoring.documents import agreed, execution_document, step_document
+from kubechronicle.ops.client.restoring.execution import execute
 from kubechronicle.ops.client.restoring.planner import Planner
 from kubechronicle.ops.client.restoring.reversal_texts import kept, tried_plan
 from kubechronicle.ops.client.restoring.steps import Restorer
@@ -82,13 +83,13 @@ class PageRestores:
         screen = NotedScreen()
         session = Session(arguments, client, screen)
         if "revision" in asked:
-            return _agreed(asked, _undoing(session, int(asked["revision"])))
+            return _agreed(client, asked, _undoing(session, int(asked["revision"])))
         planner = Planner(session, client.resolve_moment(str(asked["to"])))
         if asked.get("plan") is not None:
             planner.wait_for_namespace()
         plan = planner.plan()
         notes = [*screen.notes, *planner.unknown]
-        return _agreed(asked, Offer(planner.moment, notes, planner.unread, plan, planner.restorer()))
+        return _agreed(client, asked, Offer(planner.moment, notes, planner.unread, plan, planner.restorer()))
 
 
 class Offer(NamedTuple):
@@ -101,7 +102,7 @@ class Offer(NamedTuple):
     restorer: Restorer
 
 
-def _agreed(asked: Any, offer: Offer) -> Answer:
+def _agreed(client: Client, asked: Any, offer: Offer) -> Answer:
     """Return a plan or, if the request has its digest, the results of its steps."""
     shown = asked.get("plan")
     document: Object = {
@@ -115,8 +116,8 @@ def _agreed(asked: Any, offer: Offer) -> Answer:
         return 200, document
     if shown != document["plan"]:
         return 409, document | {"message": "the cluster has changed since this plan was made; look at it again"}
-    results = [offer.restorer.do(step) for step in agreed(offer.plan, replace=bool(asked.get("replace")))]
-    return 200, document | {"results": [result_document(each) for each in results]}
+    steps = agreed(offer.plan, replace=bool(asked.get("replace")))
+    return 200, document | {"results": []} | execution_document(execute(client, offer.restorer, steps, "restoring"))
 
 
 def _undoing(session: Session, revision: int) -> Offer:

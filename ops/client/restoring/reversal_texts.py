@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kubechronicle.api.history.restore_plan import Action, Step
+from kubechronicle.api.history.restore_plan import Action
 from kubechronicle.api.history.reverting import Conflict
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client.output import Progress, Screen
-from kubechronicle.ops.client.restoring.documents import step_document
-from kubechronicle.ops.client.restoring.steps import Restorer, Result, object_name
+from kubechronicle.ops.client.output import Screen
+from kubechronicle.ops.client.restoring.documents import execution_document, step_document
+from kubechronicle.ops.client.restoring.execution import Execution
+from kubechronicle.ops.client.restoring.steps import Restorer, object_name
 from kubechronicle.ops.client.restoring.trial import tried
 from kubechronicle.ops.client.restoring.user_changes import Reversal
 from kubechronicle.ops.client.revision_texts import change_lines, mask_changes
@@ -83,7 +84,7 @@ def _print_reversal(screen: Screen, reversal: Reversal, words: Mapping[str, str]
         screen.line("               ", Painted(text, "warning"))
 
 
-def plan_document(plan: Sequence[Reversal], results: Sequence[Result]) -> Object:
+def plan_document(plan: Sequence[Reversal], done: Execution) -> Object:
     entries = []
     for reversal in plan:
         group, kind, namespace, name = reversal.key
@@ -96,12 +97,7 @@ def plan_document(plan: Sequence[Reversal], results: Sequence[Result]) -> Object
             for each, later in reversal.conflicts
         ]
         entries.append(entry)
-    document: Object = {"plan": entries}
-    if results:
-        document["results"] = [
-            step_document(each.step) | {"outcome": each.outcome, "failed": each.failed} for each in results
-        ]
-    return document
+    return {"plan": entries} | execution_document(done)
 
 
 def tried_plan(trial: Restorer, plan: Sequence[Reversal]) -> list[Reversal]:
@@ -109,13 +105,3 @@ def tried_plan(trial: Restorer, plan: Sequence[Reversal]) -> list[Reversal]:
     steps = [each.step for each in plan if each.step is not None]
     done = {step.key: step for step in tried(trial, steps, replaceable=lambda step: bool(step.why))}
     return [each if each.step is None else replace(each, step=done[each.key]) for each in plan]
-
-
-def carry_out(restorer: Restorer, steps: Sequence[Step], doing: str) -> list[Result]:
-    """Carry out steps. ``doing``: for the line of progress."""
-    results = []
-    with Progress(doing, len(steps)) as progress:
-        for step in steps:
-            results.append(restorer.do(step))
-            progress.step(object_name(step.key))
-    return results

@@ -65,7 +65,8 @@ class Restorer:
         self._client, self._kinds, self._timeout, self._on_wait = client, kinds, timeout, on_wait
         self._lost: list[str] = []
         self._tries = TRIES if remerges else 1
-        self._options = MANAGER | DRY_RUN if dry_run else MANAGER
+        self.options = MANAGER | DRY_RUN if dry_run else MANAGER
+        """The parameters of each request."""
         self._new_kinds: set[tuple[str, str]] = set()
         """Group and kind of each CustomResourceDefinition created by this restorer."""
 
@@ -86,7 +87,7 @@ class Restorer:
         try:
             if step.action == "update":
                 self._client.request(
-                    "PATCH", self._path(step.key), self._options, patch_of(step), content_type=JSON_PATCH
+                    "PATCH", self._path(step.key), self.options, patch_of(step), content_type=JSON_PATCH
                 )
             elif step.action == "delete":
                 self._request_deletion(step)
@@ -94,12 +95,37 @@ class Restorer:
                 assert step.then is not None
                 body = makeable(step.then, addresses=True)
                 self._settle_owners(body, step.key)
-                self._client.request("POST", self._kind(step.key).path(step.key[2]), self._options, body)
+                self._client.request("POST", self._kind(step.key).path(step.key[2]), self.options, body)
         except ApiError as error:
             if error.reason in ("AlreadyExists", "Conflict") or "allocated" in error.message:
                 return None  # handled when the step is carried out
             return error
         return None
+
+    def change_of(self, step: Step) -> tuple[Object, tuple[str, ...]]:
+        """Return a step as the change of a Transaction, and the parts that it cannot restore. ApiError.
+
+        {}: the object is already as it was.
+        """
+        kind, (_, _, namespace, name) = self._kind(step.key), step.key
+        named = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name}
+        named |= {"namespace": namespace} if namespace else {}
+        if step.action == "delete":
+            options = _deletion_options(step)
+            return {"verb": "delete", **named, "preconditions": options["preconditions"]}, ()
+        if step.action == "update":
+            step = self._with_owners(step)
+            change = {"verb": "patch", **named, "patchType": "json", "patch": patch_of(step)}
+            return change if step.changes else {}, ()
+        assert step.then is not None
+        body = makeable(step.then, addresses=True)
+        gone = self._settle_owners(body, step.key)
+        return {"verb": "create", "object": body}, (f"its owner {gone} is gone",) if gone else ()
+
+    def outcome_of(self, outcome: str) -> str:
+        """Return the outcome of a change in a Transaction in the words of a step."""
+        words = {"changed": self._updated, "unchanged": "is already as it was", "marked": "deleted"}
+        return words.get(outcome, outcome)
 
     def _kind(self, key: Key) -> Kind:
         return self._kinds[key[0], key[1]]
@@ -148,7 +174,7 @@ class Restorer:
         deadline = time.monotonic() + DEFINITION_TIMEOUT
         while True:
             try:
-                self._client.request("POST", path, self._options, body)
+                self._client.request("POST", path, self.options, body)
                 return
             except ApiError as error:
                 if error.code != 404 or step.key[:2] not in self._new_kinds or time.monotonic() > deadline:
@@ -198,12 +224,17 @@ class Restorer:
         owners = owner_references(live, step.then, lambda reference: self._present_uid(reference, step.key[2]))
         return differences(live, target(live, step.then, owners))
 
+    def _with_owners(self, step: Step) -> Step:
+        """Return an update with the present uids of owners, if it changes owners."""
+        if not any(each.path[:2] == ("metadata", "ownerReferences") for each in step.changes):
+            return step
+        assert step.live is not None
+        return step._replace(changes=tuple(self._differences(step.live, step)))
+
     def _update(self, step: Step) -> str:
-        if any(each.path[:2] == ("metadata", "ownerReferences") for each in step.changes):
-            assert step.live is not None
-            step = step._replace(changes=tuple(self._differences(step.live, step)))
-            if not step.changes:
-                return "is already as it was"
+        step = self._with_owners(step)
+        if not step.changes:
+            return "is already as it was"
         for attempt in range(self._tries):
             try:
                 self._request_patch(step)
@@ -222,7 +253,7 @@ class Restorer:
         raise AssertionError("unreachable")
 
     def _request_patch(self, step: Step) -> None:
-        self._client.request("PATCH", self._path(step.key), self._options, patch_of(step), content_type=JSON_PATCH)
+        self._client.request("PATCH", self._path(step.key), self.options, patch_of(step), content_type=JSON_PATCH)
 
     def _delete(self, step: Step) -> str:
         for _ in range(TRIES):
@@ -246,14 +277,11 @@ class Restorer:
 
     def _request_deletion(self, step: Step) -> None:
         """Ask to delete the very object that the plan has shown."""
-        assert step.live is not None
-        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        metadata = step.live["metadata"]
-        options["preconditions"] = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        options = _deletion_options(step)
         if step.action == "replace" and step.key[:2] not in CONTROLLERS:
             options["propagationPolicy"] = "Orphan"  # its dependents are no part of the plan
-        if "dryRun" in self._options:  # in the body: with one, the server ignores the parameters
-            options["dryRun"] = [self._options["dryRun"]]
+        if "dryRun" in self.options:  # in the body: with one, the server ignores the parameters
+            options["dryRun"] = [self.options["dryRun"]]
         self._client.request("DELETE", self._path(step.key), None, options)
 
     def _replace(self, step: Step) -> str:
@@ -277,6 +305,14 @@ class Restorer:
         "replace": _replace,
         "rebind": _rebind,
     }
+
+
+def _deletion_options(step: Step) -> Object:
+    """Return the options that delete the very object which the plan has shown."""
+    assert step.live is not None
+    metadata = step.live["metadata"]
+    preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
 
 
 def _is_unchanged(planned: Object, live: Object) -> bool:

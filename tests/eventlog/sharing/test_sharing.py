@@ -164,6 +164,14 @@ async def test_workers_that_write_at_the_same_time_share_batches_and_agree(serve
         assert worker.stored.calls["read"] == 0
 
 
+async def test_a_change_of_a_worker_keeps_its_cause(server: Server) -> None:
+    worker = await server.worker()
+    change = structs.replace(put(pod("x"), expected=0), cause=7)
+    (record,) = await worker.stack.appender.append(transaction(change), deadline=trio.current_time() + SOON)
+    assert record.who is not None
+    assert (record.who.cause, server.store.who[record.revision].cause) == (7, 7)
+
+
 async def test_changes_of_other_servers_are_read_once_for_all_workers(one_of_several: Server) -> None:
     server = one_of_several
     one, other = await server.worker(), await server.worker()

@@ -169,10 +169,11 @@ def test_an_object_in_a_namespace_that_is_gone(chronicle: Chronicle, shop: tuple
     assert late.code == 2
     assert f"was being deleted since revision {going} by admin: use --to {int(going) - 1}\n" in late.err
     one = chronicle("restore", "cm/settings", "-n", name, "--to", str(revision), "--yes")
-    assert (one.code, one.out.splitlines()[-2:]) == (
+    assert (one.code, one.out.splitlines()[-3:-1]) == (
         0,
         [f"namespace/{name} created", "configmap/settings created"],
     )
+    assert "(in one transaction, revisions " in one.out
     end_namespace(running, name)
     whole = chronicle("restore", "-n", name, "--yes")
     assert whole.code == 0, whole.out + whole.err

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
-from in_process import ADMIN
-from server_in_thread import InThread, Running
+from server_in_thread import Running
 
 Chronicle = Callable[..., Any]
-
-
-def as_user(running: Running, user: str, method: str, path: str, body: Any = None) -> Any:
-    """Send a request as another user, by impersonation."""
-    kind = "merge-patch+json" if method == "PATCH" else "json"
-    fields = {"Content-Type": f"application/{kind}", "Impersonate-User": user, "Impersonate-Group": "system:masters"}
-    data = None if body is None else json.dumps(body).encode()
-    reply = InThread(running, ADMIN).send(method, path, fields, data)
-    assert reply.status < 300, reply
-    return json.loads(reply.body)
 
 
 def test_revert(chronicle: Chronicle, shop: tuple[str, int], running: Running) -> None:
@@ -27,11 +15,11 @@ def test_revert(chronicle: Chronicle, shop: tuple[str, int], running: Running) -
     name, _ = shop
     space, apps = f"/api/v1/namespaces/{name}", f"/apis/apps/v1/namespaces/{name}/deployments"
     begun = str(running.ask("GET", f"{space}/configmaps")["metadata"]["resourceVersion"])
-    as_user(running, "bob", "PATCH", f"{apps}/web", {"spec": {"replicas": 9}, "metadata": {"labels": {"a": "1"}}})
-    as_user(running, "bob", "DELETE", f"{space}/configmaps/new")
-    as_user(running, "bob", "POST", f"{space}/configmaps", {"metadata": {"name": "bobs"}})
-    as_user(running, "bob", "PATCH", f"{space}/secrets/key", {"stringData": {"a": "bobs word"}})
-    as_user(running, "jane", "PATCH", f"{apps}/web", {"spec": {"replicas": 7, "paused": True}})
+    running.ask_as("bob", "PATCH", f"{apps}/web", {"spec": {"replicas": 9}, "metadata": {"labels": {"a": "1"}}})
+    running.ask_as("bob", "DELETE", f"{space}/configmaps/new")
+    running.ask_as("bob", "POST", f"{space}/configmaps", {"metadata": {"name": "bobs"}})
+    running.ask_as("bob", "PATCH", f"{space}/secrets/key", {"stringData": {"a": "bobs word"}})
+    running.ask_as("jane", "PATCH", f"{apps}/web", {"spec": {"replicas": 7, "paused": True}})
     flags = ("--user", "bob", "--since", begun, "-n", name)
     planned = chronicle("revert", *flags, "--dry-run")
     assert planned.code == 3
@@ -64,7 +52,7 @@ def test_nothing_to_undo_and_mistakes(chronicle: Chronicle, shop: tuple[str, int
     assert nothing.out.startswith(
         f"There are no changes by nobody since {revision} in namespace {name}: 5 changes were"
     )
-    as_user(running, "tim", "PATCH", f"/api/v1/namespaces/{name}/secrets/key", {"stringData": {"a": "b"}})
+    running.ask_as("tim", "PATCH", f"/api/v1/namespaces/{name}/secrets/key", {"stringData": {"a": "b"}})
     unasked = chronicle("revert", "secret/key", "--user", "tim", "--since", str(revision), "-n", name)
     assert unasked.code == 2
     assert "nothing was undone: --yes undoes without asking" in unasked.err

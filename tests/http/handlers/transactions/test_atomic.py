@@ -76,6 +76,30 @@ async def test_all_verbs_in_one_range_of_revisions() -> None:
         assert len({each["time"] for each in revisions["items"]}) == 1
 
 
+async def test_each_change_has_its_own_cause() -> None:
+    """That of the change, else that of the request. A companion change has the cause of its write."""
+    async with open_server() as server:
+        quotas = "/api/v1/namespaces/default/resourcequotas"
+        hard = {"hard": {"count/secrets": "9"}}
+        await server.post(quotas, {"metadata": {"name": "q"}, "spec": hard})
+        path = f"{quotas}/q/status"
+        await server.patch(path, {"status": hard | {"used": {"count/secrets": "0"}}})
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+        changes = (
+            create(configmap("own")) | {"cause": "3"},
+            create(configmap("of-all")),
+            create(secret) | {"cause": "2"},
+        )
+        done = await server.ask("POST", API, transaction(*changes), headers={"Kubechronicle-Cause": "4"})
+        status = done.ok()["status"]
+        query = f"fieldSelector=revision.from%3D{status['firstRevision']}&order=oldest"
+        revisions = (await server.get(f"/apis/history.kubechronicle.dev/v1/revisions?{query}"))["items"]
+        causes = {each["object"]["name"]: each["cause"] for each in revisions}
+        assert causes == {"own": "3", "of-all": "4", "s": "2", "q": "2"}
+        wrong = await server.ask("POST", API, transaction(create(configmap("b")) | {"cause": "x"}))
+        assert "spec.changes[0].cause: must be a revision" in wrong.refused(400)["message"]
+
+
 @pytest.mark.parametrize(
     ("bad", "code", "place"),
     [

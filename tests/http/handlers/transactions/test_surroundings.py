@@ -9,7 +9,7 @@ from admission.prepared_webhooks import Hooks, adding, configure, webhook
 from in_process import configmap, open_server, pod
 
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.transactions import parse_changes
+from kubechronicle.api.history.transactions import parse_changes
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.ops.server import composition
 
@@ -94,7 +94,7 @@ async def test_names_that_the_server_completes() -> None:
     ("changes", "why"),
     [
         ([], "spec.changes must be a list with at least one change"),
-        ([create(configmap("a"))] * 4, "spec.changes has 4 changes: at most 3 can be committed together"),
+        ([create(configmap("a"))] * 101, "spec.changes has 101 changes: at most 100 can be committed together"),
         (["create"], r"spec.changes\[0\] must be an object"),
         ([{"verb": "create", "object": "a"}], r"spec.changes\[0\].object: must be an object with metadata"),
         ([{**create(configmap("a")), "force": True}], r"spec.changes\[0\].force: create has no such field"),
@@ -109,4 +109,4 @@ async def test_names_that_the_server_completes() -> None:
 )  # fmt: skip
 def test_mistakes(changes: list[Any], why: str) -> None:
     with pytest.raises(StatusError, match=why):
-        parse_changes(transaction(*changes), most=3, dry_run=False)
+        parse_changes(transaction(*changes), dry_run=False)

@@ -131,6 +131,7 @@ def test_a_merge_keeps_the_changes_of_others_and_names_conflicts(
     assert data_of(running, "branch-creates") is None
     done = chronicle("branch", "merge", "try", "--yes")
     assert done.code == 3, done.err
+    assert "(in one transaction, revisions " in done.out
     assert data_of(running, "both") == {"a": "branch", "b": "jane", "c": "jane", "d": "jane"}
     assert data_of(running, "branch-deletes") is None
     assert data_of(running, "branch-creates") == {"colour": "blue"}

@@ -3,6 +3,8 @@
 verb: create   object: …                                        also update, and apply with force
 verb: patch    apiVersion, kind, namespace, name, patchType: merge | json | strategic, patch: …
 verb: delete   apiVersion, kind, namespace, name, preconditions, gracePeriodSeconds, propagationPolicy
+
+Each may have a ``cause``: the revision that it is a consequence of, as a restore gives it.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.reasons import parse_cause
 from kubechronicle.api.meta.options import DeleteOptions, parse_delete_options
 from kubechronicle.api.values.objects import Object
 
 KIND: Final = "Transaction"
+MOST_CHANGES: Final = 100
+"""Changes of one transaction."""
 PATCH_TYPES: Final[Mapping[str, str]] = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -31,7 +36,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "patch": (*OF_OBJECT, "patchType", "patch"),
     "delete": (*OF_OBJECT, *OF_DELETION),
 }
-"""Verb -> the fields of a change beside ``verb``."""
+"""Verb -> the fields of a change beside ``verb`` and ``cause``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,7 @@ class TransactionChange:
     ``object``: with the verbs create, update and apply.
     ``content_type``: of a ``patch``.
     ``options``: of a deletion.
+    ``cause``: the revision that the change is a consequence of, 0 for that of the request.
     """
 
     verb: str
@@ -53,16 +59,19 @@ class TransactionChange:
     patch: Any = None
     force: bool = False
     options: DeleteOptions = field(default_factory=DeleteOptions)
+    cause: int = 0
 
 
-def parse_changes(body: Any, *, most: int, dry_run: bool) -> Sequence[TransactionChange]:
-    """Return the changes of a Transaction. StatusError 400, 422: ``most`` of them are allowed."""
+def parse_changes(body: Any, *, dry_run: bool) -> Sequence[TransactionChange]:
+    """Return the changes of a Transaction, at most MOST_CHANGES. StatusError 400, 422."""
     spec = body.get("spec") if isinstance(body, dict) else None
     changes = spec.get("changes") if isinstance(spec, dict) else None
     if not isinstance(changes, list) or not changes:
         raise status.bad_request("spec.changes must be a list with at least one change")
-    if len(changes) > most:
-        raise status.bad_request(f"spec.changes has {len(changes)} changes: at most {most} can be committed together")
+    if len(changes) > MOST_CHANGES:
+        raise status.bad_request(
+            f"spec.changes has {len(changes)} changes: at most {MOST_CHANGES} can be committed together"
+        )
     for extra in body.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
         raise status.bad_request(f"unknown field {extra}")
     return [_parsed(change, f"spec.changes[{place}]", dry_run=dry_run) for place, change in enumerate(changes)]
@@ -74,7 +83,7 @@ def _parsed(change: Any, path: str, *, dry_run: bool) -> TransactionChange:
     verb = change.get("verb")
     if not isinstance(verb, str) or verb not in FIELDS:
         raise status.bad_request(f"{path}.verb: must be one of {', '.join(FIELDS)}")
-    for extra in sorted(change.keys() - {"verb", *FIELDS[verb]}):
+    for extra in sorted(change.keys() - {"verb", "cause", *FIELDS[verb]}):
         raise status.bad_request(f"{path}.{extra}: {verb} has no such field")
     if verb in WITH_OBJECT:
         obj = change.get("object")
@@ -106,7 +115,15 @@ def _parsed(change: Any, path: str, *, dry_run: bool) -> TransactionChange:
         patch=change.get("patch"),
         force=_is_true(change.get("force"), f"{path}.force"),
         options=_options(change, path, dry_run=dry_run),
+        cause=_cause(change.get("cause"), f"{path}.cause"),
     )
+
+
+def _cause(value: Any, path: str) -> int:
+    try:
+        return parse_cause(_text(value, path) or "0")
+    except ValueError as error:
+        raise status.bad_request(f"{path}: {error}") from None
 
 
 def _text(value: Any, path: str) -> str:
