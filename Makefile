@@ -94,7 +94,7 @@ test-prometheus: install-test
 # cascades of deletions that restore and revert undo, their causes, and reverts of one of three users, against models.
 fuzz: install-test
 	@FUZZ_REQUESTS=100000 KUBECHRONICLE_TEST_LINEAR=all KUBECHRONICLE_TEST_CHANGES=5000 .venv/bin/python -m pytest -q \
-		tests/http/test_parameter_fuzz.py tests/actors/writing/test_linear_time.py tests/ops/client/test_cascades.py $(ARGS)
+		tests/http/test_parameter_fuzz.py tests/actors/writing/test_linear_time.py tests/ops/client/restoring/test_cascades.py $(ARGS)
 
 # Run three bounded tests of `make test` at length: kill -9 of one server and of two, and informers under disturbance.
 kills: install-test
