@@ -56,6 +56,17 @@ def programs() -> tuple[Path, Path]:
     return CACHE / "kube-apiserver", CACHE / "etcd"
 
 
+def etcd() -> Path:
+    """Return etcd from .cache/reference, or build it. Raises Unavailable."""
+    if not (CACHE / "etcd").is_file():
+        try:
+            build(only="etcd")
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            detail = getattr(error, "stderr", None) or str(error)
+            raise Unavailable(f"etcd could not be built: {str(detail).strip().splitlines()[-1]}") from error
+    return CACHE / "etcd"
+
+
 def version_of(program: Path) -> str:
     return output_of(program, "--version").strip().rpartition(" ")[2]
 
@@ -64,16 +75,16 @@ def output_of(program: Path, flag: str) -> str:
     return subprocess.run([program, flag], capture_output=True, text=True, check=False).stdout
 
 
-def build() -> None:
-    """Build both programs from their Go modules. Another process that builds is waited for."""
+def build(only: str = "") -> None:
+    """Build both programs from their Go modules, or one of them. Another process that builds is waited for."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         go = find_go()
-        if not (CACHE / "etcd").is_file():
+        if only in ("", "etcd") and not (CACHE / "etcd").is_file():
             module("etcd", ETCD_PACKAGE, f"module reference\n\ngo 1.26.0\n\nrequire {ETCD_PACKAGE} {ETCD}\n")
             compile_program(go, "etcd", ETCD_PACKAGE, "")
-        if not (CACHE / "kube-apiserver").is_file():
+        if only in ("", "kube-apiserver") and not (CACHE / "kube-apiserver").is_file():
             module("kube-apiserver", APISERVER_PACKAGE, kubernetes_module(go))
             package = "k8s.io/component-base/version"
             major, minor, _ = RELEASE.removeprefix("v").split(".")

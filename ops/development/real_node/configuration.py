@@ -20,7 +20,7 @@ HANDLERS = ("runc", "test-handler")
 
 
 def containerd(home: Path, runc: str) -> str:
-    """Return containerd's configuration (TOML, version 3)."""
+    """Return containerd's configuration (TOML, version 3). It reads ``mirror`` at each pull."""
     runtimes = "\n".join(
         f"""
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{name}]
@@ -47,9 +47,18 @@ disable_apparmor = true
 bin_dirs = ["{BIN}"]
 conf_dir = "{home}/cni"
 {runtimes}
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = "{home}/registries"
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "{PAUSE}"
 """
+
+
+def mirror(home: Path, url: str) -> None:
+    """Let containerd pull the images of all hosts from one registry (registry.py)."""
+    folder = home / "registries" / "_default"
+    folder.mkdir(parents=True)
+    (folder / "hosts.toml").write_text(f'server = "{url}"\n\n[host."{url}"]\ncapabilities = ["pull", "resolve"]\n')
 
 
 def socket(home: Path) -> str:

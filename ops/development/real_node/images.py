@@ -1,9 +1,10 @@
 """The images of a real node's pods, made from programs of this machine and of .cache/node/bin.
 
-No registry is asked. The images of Kubernetes' end-to-end tests have their upstream names, so that these tests run
-unchanged. Where upstream builds on Alpine Linux, these contain busybox, bash and a few programs of this machine with
-their libraries. nginx is busybox' httpd: no test looks at more than the pages it serves. Images that no module and no
-program here can build are absent, and ``docs/conformance.md`` names the tests that need them.
+No registry elsewhere is asked: registry.py serves these. The images of Kubernetes' end-to-end tests have their upstream
+names, so that these tests run unchanged. Where upstream builds on Alpine Linux, these contain busybox, bash and a few
+programs of this machine with their libraries. nginx is busybox' httpd: no test looks at more than the pages it serves.
+Images that no module and no program here can build are absent, and ``docs/conformance.md`` names the tests that need
+them.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ def _images() -> Iterator[Image]:
         pages = {
             f"{name}.jpg": File(text=name, mode=0o644),
             "data.json": File(text=f'{{"image": "{name}.jpg"}}', mode=0o644),
+            "etc/os-release": File(text='NAME="Alpine Linux"\n', mode=0o644),  # a test reads it in a volume
         }
         yield Image(
             names=upstream(name),
@@ -109,10 +111,11 @@ def _images() -> Iterator[Image]:
 
 def _images_of_specs(base: Tree) -> Iterator[Image]:
     """Yield the images that only the upstream tests need, if their programs were built."""
-    if (BIN / "sample-apiserver").is_file() and (reference.CACHE / "etcd").is_file():
+    if (BIN / "sample-apiserver").is_file():
+        store = reference.etcd()
         server: Tree = {"sample-apiserver": File(BIN / "sample-apiserver"), "tmp": Folder(0o1777)}
         yield Image(names=upstream("sample-apiserver"), layers=[server], entrypoint=["/sample-apiserver"])
-        etcd: Tree = {"usr/local/bin/etcd": File(reference.CACHE / "etcd"), **_libraries([reference.CACHE / "etcd"])}
+        etcd: Tree = {"usr/local/bin/etcd": File(store), **_libraries([store])}
         yield Image(names=[f"registry.k8s.io/etcd:{tag}" for tag in tags()["etcd"]], layers=[base, etcd])
     if (BIN / "nonewprivs").is_file():
         program: Tree = {"usr/local/bin/nnp": File(BIN / "nonewprivs", mode=0o6755)}

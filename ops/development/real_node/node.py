@@ -23,6 +23,7 @@ from kubechronicle.ops.development.real_node import configuration
 from kubechronicle.ops.development.real_node.images import make_images, pause_program
 from kubechronicle.ops.development.real_node.place import DNS, Component, Place, place, wait_for
 from kubechronicle.ops.development.real_node.programs import BIN, NODE, ROOT, build
+from kubechronicle.ops.development.real_node.registry import registry
 from kubechronicle.ops.development.real_node.servers import ApiServer, apply
 
 NAME = "node-1"
@@ -91,7 +92,9 @@ def running_node(start_server: StartServer) -> Iterator[Node]:
         node = Node(home, located, server, admin)
         stack.callback(_stop, node)
         _start_controllers(node)
-        _start_runtime(node)
+        images = stack.enter_context(registry(located.outside, home / "containerd"))
+        configuration.mirror(home, images.url)
+        images.images = _start_runtime(node)
         _start_kubelet(node)
         _start_services(node)
         yield node
@@ -130,8 +133,8 @@ def _start_controllers(node: Node) -> None:
     )  # fmt: skip
 
 
-def _start_runtime(node: Node) -> None:
-    """Start containerd, and import the images."""
+def _start_runtime(node: Node) -> dict[str, str]:
+    """Start containerd, and import the images. Return the digests of their manifests by name."""
     home = node.home
     runc = shutil.which("runc")
     assert runc is not None  # check_machine has found it
@@ -151,6 +154,8 @@ def _start_runtime(node: Node) -> None:
     for archive in make_images(folder):
         node.place.run(*ctr, "images", "import", "--local", str(archive))
         archive.unlink()
+    lines = node.place.run(*ctr, "images", "list").splitlines()[1:]
+    return {name: digest for name, _, digest, *_ in map(str.split, lines)}
 
 
 def _start_kubelet(node: Node) -> None:
