@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import trio
 
 from kubechronicle.actors.allocation.ranges import ServiceNetwork
-from kubechronicle.actors.loops.services.server_endpoints import Advertised
+from kubechronicle.actors.loops.services.server_endpoints import Advertised, server_id
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
@@ -229,7 +229,7 @@ def make_plan(settings: Settings, inputs: Inputs, pki: Pki, issuer: ServiceAccou
         keeps_endpoints=settings.endpoint_reconciler_type != "none",
         service_node_port=settings.kubernetes_service_node_port,
         allow_privileged=settings.allow_privileged,
-        server=f"apiserver-{socket.gethostname()}",
+        server=server_id(socket.gethostname()),
     )
 
 

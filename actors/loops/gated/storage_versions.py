@@ -15,8 +15,6 @@ kept, so there are six an hour. Source: k8s.io/apiserver ``pkg/storageversion``.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ import trio
 from kubechronicle.actors.loops.edits import NO_CHANGE, create_unless_exists, delete_if_exists, edit_if_exists
 from kubechronicle.actors.loops.gated.elections import Now, lease_expired, micro_time, utc_now
 from kubechronicle.actors.loops.retries import each, repeat_pass
+from kubechronicle.actors.loops.services.server_endpoints import server_id
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.features.versions import EffectiveVersion
@@ -46,12 +45,6 @@ LEASE_SECONDS: Final = 3600
 INTERVAL: Final = 600.0
 AT_ONCE: Final = 16
 CONDITION: Final = "AllEncodingVersionsEqual"
-
-
-def identity_of(host: str) -> str:
-    """Return the id of the server on a host."""
-    digest = hashlib.sha256(host.encode()).digest()[:16]
-    return f"apiserver-{base64.b32encode(digest).decode().rstrip('=').lower()}"
 
 
 # -- decisions --------------------------------------------------------------------------------------------------------
@@ -139,7 +132,7 @@ class StorageVersionLoop:
         self._store = store
         self._now = now
         self._host = host
-        self._id = identity_of(host)
+        self._id = server_id(host)
         self._holder = f"{self._id}_{uuid.uuid4()}"
         self._versions = versions
         self._leases = store.registry.builtin("coordination.k8s.io", "v1", "leases")

@@ -58,6 +58,12 @@ HostPort = tuple[str, int]
 """An IP address and a port."""
 
 
+def server_id(place: str) -> str:
+    """Return the id of an API server by kube-apiserver's rule: a digest of the name of its host."""
+    digest = hashlib.sha256(place.encode()).digest()[:16]
+    return f"apiserver-{base64.b32encode(digest).decode().rstrip('=').lower()}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertised:
     """The address under which clients in the cluster reach this server."""
@@ -80,10 +86,8 @@ class Advertised:
 
     @property
     def lease_name(self) -> str:
-        """The name by kube-apiserver's rule, a digest of the host name, here also of address and port: one host may run
-        several servers."""
-        digest = hashlib.sha256(f"{socket.gethostname()} {_format(self.host_port)}".encode()).digest()[:16]
-        return f"apiserver-{base64.b32encode(digest).decode().rstrip('=').lower()}"
+        """The id of the server on this host with this address and port: one host may run several servers."""
+        return server_id(f"{socket.gethostname()} {_format(self.host_port)}")
 
 
 class ServerEndpoints:

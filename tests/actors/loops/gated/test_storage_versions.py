@@ -13,10 +13,10 @@ from kubechronicle.actors.loops.gated import storage_versions
 from kubechronicle.actors.loops.gated.storage_versions import (
     LEASE_SECONDS,
     StorageVersionLoop,
-    identity_of,
     reported,
     stored_resources,
 )
+from kubechronicle.actors.loops.services.server_endpoints import server_id
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import DEFAULT, effective_version
 from kubechronicle.api.registry.registry import builtin_registry
@@ -31,7 +31,7 @@ OPTIONS: dict[str, Any] = {"other": {"features": GATES, "registry": REGISTRY}, "
 
 
 def test_a_server_is_named_after_its_host() -> None:
-    assert identity_of("vm") == "apiserver-lphjr5z7h3imqn7sokpnsue3ha"
+    assert server_id("vm") == "apiserver-lphjr5z7h3imqn7sokpnsue3ha"
 
 
 def test_how_resources_are_stored() -> None:
@@ -76,8 +76,8 @@ async def test_servers_report_and_are_forgotten(autojump_clock: MockClock) -> No
         await report(server, "two")
         held = await server.get(f"{VERSIONS}/apps.deployments")
         servers = [each["apiServerID"] for each in held["status"]["storageVersions"]]
-        assert servers == [identity_of("one"), identity_of("two")]
-        lease = await server.get(f"{LEASES}/{identity_of('one')}")
+        assert servers == [server_id("one"), server_id("two")]
+        lease = await server.get(f"{LEASES}/{server_id('one')}")
         assert lease["metadata"]["labels"] == {
             "apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": "one"
         }  # fmt: skip
@@ -86,5 +86,5 @@ async def test_servers_report_and_are_forgotten(autojump_clock: MockClock) -> No
         assert (await server.get(f"{VERSIONS}/apps.deployments"))["metadata"]["resourceVersion"] == revision
         await report(server, "two", at=NOW + timedelta(seconds=LEASE_SECONDS + 1))
         held = await server.get(f"{VERSIONS}/apps.deployments")
-        assert [each["apiServerID"] for each in held["status"]["storageVersions"]] == [identity_of("two")]
-        (await server.ask("GET", f"{LEASES}/{identity_of('one')}")).refused(404)
+        assert [each["apiServerID"] for each in held["status"]["storageVersions"]] == [server_id("two")]
+        (await server.ask("GET", f"{LEASES}/{server_id('one')}")).refused(404)
