@@ -77,7 +77,7 @@ async def test_all_verbs_in_one_range_of_revisions() -> None:
 
 
 async def test_each_change_has_its_own_cause() -> None:
-    """That of the change, else that of the request. A companion change has the cause of its write."""
+    """A change without one has that of the request. A companion change has the cause of its write."""
     async with open_server() as server:
         quotas = "/api/v1/namespaces/default/resourcequotas"
         hard = {"hard": {"count/secrets": "9"}}

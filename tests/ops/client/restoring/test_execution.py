@@ -103,8 +103,8 @@ def test_owners_of_the_same_plan_come_first(chronicle: Chronicle, shop: tuple[st
     assert reference["uid"] == running.ask("GET", f"{maps}/owner")["metadata"]["uid"]
 
 
-class Told:
-    """A client and restorer whose transactions end with an error, and whose steps are told."""
+class Failing:
+    """A client and restorer whose transactions end with an error, and whose steps are listed."""
 
     def __init__(self, code: int) -> None:
         self.code, self.done, self.options = code, list[str](), dict[str, str]()
@@ -126,9 +126,9 @@ def step(action: Action, name: str) -> Step:
 
 @pytest.mark.parametrize(("code", "tried"), [(403, ["a", "b"]), (404, ["a", "b"]), (503, []), (500, [])])
 def test_nothing_is_tried_after_an_unknown_outcome(code: int, tried: list[str]) -> None:
-    told: Any = Told(code)
-    done = execute(told, told, [step("create", "a"), step("delete", "b")], "restoring")
-    assert told.done == tried
+    fake: Any = Failing(code)
+    done = execute(fake, fake, [step("create", "a"), step("delete", "b")], "restoring")
+    assert fake.done == tried
     if not tried:
         assert [(each.outcome, each.failed) for each in done.results] == [("failed: no", True)] * 2
 
@@ -144,6 +144,6 @@ def test_nothing_is_tried_after_an_unknown_outcome(code: int, tried: list[str]) 
     ],
 )
 def test_plans_that_fit_no_transaction(steps: list[Step], why: str) -> None:
-    told: Any = Told(500)
-    assert execute(told, told, steps, "restoring").how == f"one by one: {why}"
-    assert len(told.done) == len(steps)
+    fake: Any = Failing(500)
+    assert execute(fake, fake, steps, "restoring").how == f"one by one: {why}"
+    assert len(fake.done) == len(steps)
