@@ -2,8 +2,8 @@
 
     python -m kubechronicle.ops.bench.audit_cost [--rounds N] [--requests N] [--connections N] [--only TITLE;…]
 
-One server process for each row serves the same GET of a ConfigMap of 4 KB, and creations of such ConfigMaps; audit
-events go to a file. Only the CPU time of the server's threads counts, so that other load on the machine matters little.
+One server process for each row serves the same GET of a ConfigMap of 4 KB, LISTs of 50 such ConfigMaps, and creations of
+them; audit events go to a file. Only the CPU time of the server's threads counts, so that other load on the machine matters little.
 The median of the rounds' differences to the row "off" is printed, with the quartiles.
 """
 
@@ -38,8 +38,10 @@ kind: Policy
 omitStages: [RequestReceived]
 rules: [{{level: {}}}]
 """
-CREATIONS: Final = 4
-"""GETs in the time of one creation, so that both take as long."""
+LIST: Final = "/api/v1/namespaces/default/configmaps?limit=50"
+LISTED: Final = 50
+SLOWER: Final = {"GET": 1, "LIST": 4, "create": 4}
+"""GETs in the time of one such request, so that all take as long."""
 VARIANTS: Final[dict[str, tuple[str, str]]] = {
     "off": ("", ""),
     "None": ("None", "batch"),
@@ -76,18 +78,19 @@ class Server:
         self._connections = [self._connect() for _ in range(self._count)]
 
     def create(self) -> None:
-        """Create the object of the GETs."""
+        """Create the object of the GETs, and those of the LISTs."""
         self.connect()
         self._ask(self._connections[0], self._creation(BODY))
+        self.creations(LISTED)
 
     def _creation(self, body: str) -> bytes:
         path = PATH.rpartition("/")[0]
         kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
         return f"POST {path} HTTP/1.1\r\n{self._head}{kind}\r\n\r\n{body}".encode()
 
-    def gets(self, count: int) -> float:
+    def gets(self, count: int, path: str = PATH) -> float:
         """Send ``count`` GETs over all connections, and return the CPU seconds that the server took for them."""
-        request = f"GET {PATH} HTTP/1.1\r\n{self._head}\r\n".encode()
+        request = f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode()
         return self._sent([[request] * (count // self._count)] * self._count)
 
     def creations(self, count: int) -> float:
@@ -183,10 +186,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as directory, servers(Path(directory), options.connections, titles) as found:
         measured: dict[str, Callable[[Server], float]] = {
             "GET": lambda server: server.gets(options.requests),
-            "create": lambda server: server.creations(options.requests // CREATIONS),
+            "LIST": lambda server: server.gets(options.requests // SLOWER["LIST"], LIST),
+            "create": lambda server: server.creations(options.requests // SLOWER["create"]),
         }
         for name, measure in measured.items():
-            count = options.requests // (1 if name == "GET" else CREATIONS)
+            count = options.requests // SLOWER[name]
             for server in found.values():
                 measure(server)  # warm
             times: dict[str, list[float]] = {title: [] for title in found}

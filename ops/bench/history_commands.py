@@ -24,7 +24,7 @@ from kubechronicle.ops.client.transport import HttpTransport
 from kubechronicle.ops.development.server_process import ServerProcess, cpu_seconds, descendants
 
 HEAD = "| command | process: wall | CPU | work: wall | CPU | server + Postgres: CPU | limit |\n" + "|---" * 7 + "|"
-EXPECTED_CODES = (0, 1)  # 1: there are differences, or there is no answer
+EXPECTED_CODES = (0, 1, 3)  # 1: there are differences, or there is no answer; 3: something cannot be restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,14 @@ def _namespace(number: int) -> str:
 
 # -- a shop ------------------------------------------------------------------------------------------------------------
 #
-# Objects at the end of the log for `why`: Pods that crash, with owners, settings, an account and Events.
+# Objects at the end of the log for `why`: Pods that crash, with owners, settings, an account and Events. Controllers,
+# whose causes are inferred, make the ReplicaSet and the Pods, bind them and report their status again and again.
 
-SHOP: Final = "shop"
+SHOP: Final = "shop-with-controllers"
 PODS: Final = 12
+REPORTS: Final = 30
+"""Reports of a Pod's status."""
+CONTROLLER: Final = "system:serviceaccount:kube-system:{}-controller"
 SPACE: Final = f"/api/v1/namespaces/{SHOP}"
 APPS: Final = f"/apis/apps/v1/namespaces/{SHOP}"
 LABELS: Final = {"app": "web"}
@@ -90,13 +94,22 @@ def pod_name(number: int) -> str:
 
 def make_shop(server: ServerProcess) -> None:
     """Create the objects unless they are there."""
-    client = Client(HttpTransport(kubeconfig.of_file(server.kubeconfig)))
+    client = _client(server)
     if client.get_if(f"/api/v1/namespaces/{SHOP}") is not None:
         return
+    deploying, replicating, scheduler, kubelet = (
+        _client(server, user)
+        for user in (
+            CONTROLLER.format("deployment"),
+            CONTROLLER.format("replicaset"),
+            "system:kube-scheduler",
+            "system:node:node-000001",
+        )
+    )
 
-    def make(path: str, name: str, **parts: Any) -> Any:
+    def make(path: str, name: str, by: Client = client, **parts: Any) -> Any:
         metadata = {"name": name, "labels": LABELS, **parts.pop("metadata", {})}
-        return client.request("POST", path, body={"metadata": metadata, **parts})
+        return by.request("POST", path, body={"metadata": metadata, **parts})
 
     def owned(kind: str, owner: Any) -> dict[str, Any]:
         reference = {"apiVersion": "apps/v1", "kind": kind, "controller": True}
@@ -111,21 +124,33 @@ def make_shop(server: ServerProcess) -> None:
     pod = {"serviceAccountName": "web", "containers": [{"name": "web", "image": "web:1", "envFrom": sources}]}
     spec = {"selector": {"matchLabels": LABELS}, "template": {"metadata": {"labels": LABELS}, "spec": pod}}
     deployment = make(f"{APPS}/deployments", "web", spec=spec)
-    replicas = make(f"{APPS}/replicasets", "web-1", spec=spec, metadata=owned("Deployment", deployment))
+    replicas = make(f"{APPS}/replicasets", "web-1", deploying, spec=spec, metadata=owned("Deployment", deployment))
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-    state = {"name": "web", "image": "web:1", "imageID": "", "ready": False, "restartCount": 7, "state": waiting}
+    state = {"name": "web", "image": "web:1", "imageID": "", "ready": False, "state": waiting}
     for number in range(PODS):
         name = pod_name(number)
-        made = make(f"{SPACE}/pods", name, spec=pod, metadata=owned("ReplicaSet", replicas))
+        made = make(f"{SPACE}/pods", name, replicating, spec=pod, metadata=owned("ReplicaSet", replicas))
+        binding = {"target": {"kind": "Node", "name": "node-000001"}, "metadata": {"name": name}}
+        scheduler.request("POST", f"{SPACE}/pods/{name}/binding", body=binding)
         about = {"kind": "Pod", "apiVersion": "v1", "namespace": SHOP, "name": name, "uid": made["metadata"]["uid"]}
         make(f"{SPACE}/events", f"{name}.1", involvedObject=about, reason="BackOff", type="Warning", message="crashed")
-        status = {"status": {"phase": "Running", "startTime": STARTED, "containerStatuses": [state]}}
-        client.request("PATCH", f"{SPACE}/pods/{name}/status", body=status, content_type=MERGE)
+        for restarts in range(REPORTS):
+            states = [state | {"restartCount": restarts}]
+            status = {"status": {"phase": "Running", "startTime": STARTED, "containerStatuses": states}}
+            kubelet.request("PATCH", f"{SPACE}/pods/{name}/status", body=status, content_type=MERGE)
     for color in ("green", "red", "black"):
         client.request("PATCH", f"{SPACE}/configmaps/settings", body={"data": {"color": color}}, content_type=MERGE)
 
 
 MERGE: Final = "application/merge-patch+json"
+
+
+def _client(server: ServerProcess, user: str = "") -> Client:
+    """Return a client of the administrator, or of a user that it impersonates with all rights."""
+    target = kubeconfig.of_file(server.kubeconfig, user=user)
+    if user:
+        target.headers = (*target.headers, ("Impersonate-Group", "system:masters"))
+    return Client(HttpTransport(target))
 
 
 COMMANDS = (

@@ -61,9 +61,13 @@ def _chain_document(chain: Chain) -> Object:
 MOST_OBJECTS: Final = 60
 """Objects that are looked at."""
 MOST_PODS: Final = 20
-"""Pods of a Service or workload that are looked at."""
+"""Pods of a Service or workload whose states are looked at."""
+SEARCHED_PODS: Final = 3
+"""Pods of these whose changes are searched, those with symptoms first: a controller makes and changes them alike."""
 READ_CHANGES: Final = 30
-"""Changes of one object that are searched for one that is no report."""
+"""Changes of one object that are searched for one that is no report. Its creation is looked up beside them."""
+READ_OF_PODS: Final = 10
+"""The same of a Pod: hardly anything but its creation and its binding is no report."""
 SLACK: Final = timedelta(seconds=2)
 """Times in a status are whole seconds, by the clock of a node."""
 
@@ -121,7 +125,7 @@ class Explainer:
             found.deletion = self._deletion(found.subject)
         self._follow()
         for related in found.related:
-            if related.state is not None and (related.distance == 0 or related.relation == POD):
+            if related.state is not None and (related.distance == 0 or related.relation in MADE):
                 found.symptoms += [(str(related.subject), each) for each in symptoms(related.state)]
         if root is not None and root.state is not None and root.state.get("kind") == "Service":
             found.symptoms.insert(0, (str(root.subject), self._endpoints(root.state)))
@@ -133,18 +137,18 @@ class Explainer:
 
     # -- the objects --------------------------------------------------------------------------------------------------
 
-    def _add(self, subject: Subject, relation: str, distance: int) -> None:
+    def _add(self, subject: Subject, relation: str, distance: int, state: Object | None = None) -> None:
+        """Add an object. ``state``: if it is known."""
         key = (subject.kind.full_name, subject.namespace, subject.name)
         if key in self._seen or len(self._seen) >= MOST_OBJECTS:
             return
         self._seen.add(key)
         try:
-            state = self._client.get_if(subject.path())
+            state = self._client.get_if(subject.path()) if state is None else state
         except ApiError as error:
             if error.code != 403:
                 raise
             self._found.unread[str(subject)] = error.message
-            state = None
         self._found.related.append(Related(subject, relation, state, distance))
 
     def _follow(self) -> None:
@@ -161,8 +165,8 @@ class Explainer:
                 if kind is not None and not _is_usual(each.resource, each.name):
                     place = namespace if each.namespaced else ""
                     self._add(Subject(kind, place, each.name), _relation(each.relation, related), distance)
-            for subject in self._pods(related):
-                self._add(subject, POD, distance)
+            for subject, state in self._pods(related):
+                self._add(subject, POD if subject.kind.plural == "pods" else WORKLOAD, distance, state)
 
     def _owners(self, related: Related) -> Iterator[Subject]:
         assert related.state is not None
@@ -172,8 +176,11 @@ class Explainer:
                 place = related.subject.namespace if kind.namespaced else ""
                 yield Subject(kind, place, str(reference.get("name", "")))
 
-    def _pods(self, related: Related) -> Iterator[Subject]:
-        """Yield the Pods of a Service or workload, those with symptoms first, and the workloads of a Service."""
+    def _pods(self, related: Related) -> Iterator[tuple[Subject, Object]]:
+        """Yield the Pods of a Service or workload, those with symptoms first, and the workloads of a Service.
+
+        Each comes with its state.
+        """
         assert related.state is not None
         if related.distance > 0:
             return
@@ -185,14 +192,15 @@ class Explainer:
             return
         text = ",".join(f"{name}={value}" for name, value in labels.items() if isinstance(value, str))
         found = self._client.get(pods.path(related.subject.namespace), {"labelSelector": text, "limit": "500"})["items"]
-        found.sort(key=lambda pod: not symptoms({"kind": "Pod", **pod}))
+        found = [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in found]
+        found.sort(key=lambda pod: not symptoms(pod))
         for pod in found[:MOST_PODS]:
-            yield Subject(pods, related.subject.namespace, pod["metadata"]["name"])
+            yield Subject(pods, related.subject.namespace, pod["metadata"]["name"]), pod
         if related.state.get("kind") == "Service":
             yield from self._workloads(related.subject.namespace, labels)
 
-    def _workloads(self, namespace: str, labels: Mapping[str, str]) -> Iterator[Subject]:
-        """Yield the workloads that make Pods with these labels."""
+    def _workloads(self, namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[Subject, Object]]:
+        """Yield the workloads that make Pods with these labels, each with its state."""
         for plural in ("deployments", "statefulsets", "daemonsets"):
             kind = self._kinds.of_resource("apps", plural)
             if kind is None:
@@ -201,7 +209,8 @@ class Explainer:
                 template = ((found.get("spec") or {}).get("template") or {}).get("metadata") or {}
                 have = template.get("labels") or {}
                 if any(have.get(name) == value for name, value in labels.items()):
-                    yield Subject(kind, namespace, found["metadata"]["name"])
+                    state = {"apiVersion": kind.api_version, "kind": kind.kind, **found}
+                    yield Subject(kind, namespace, found["metadata"]["name"]), state
 
     def _endpoints(self, service: Object) -> Symptom:
         """Return how many endpoints of a Service are ready."""
@@ -212,7 +221,7 @@ class Explainer:
             wanted = {"labelSelector": f"kubernetes.io/service-name={name}"}
             for each in self._client.get(slices.path(namespace), wanted)["items"]:
                 ready += sum((one.get("conditions") or {}).get("ready") is not False for one in each["endpoints"] or ())
-        pods = sum(each.relation == POD and each.subject.kind.plural == "pods" for each in self._found.related)
+        pods = sum(each.relation == POD for each in self._found.related)
         selector = ", ".join(f"{name}={value}" for name, value in (service["spec"].get("selector") or {}).items())
         return Symptom(f"{ready} ready endpoints; {pods} Pods have the labels {selector or '(no selector)'}")
 
@@ -230,7 +239,7 @@ class Explainer:
         uids = {
             each.state["metadata"].get("uid")
             for each in self._found.related
-            if each.state is not None and (each.distance == 0 or each.relation == POD)
+            if each.state is not None and (each.distance == 0 or each.relation in MADE)
         }
         for namespace in namespaces if kind is not None else ():
             assert kind is not None
@@ -249,7 +258,7 @@ class Explainer:
     def _suspects(self) -> list[Suspect]:
         """Return the changes that may explain the symptoms: the nearest before the first symptom first."""
         since = datetime.fromisoformat(self._found.since) + SLACK if self._found.since else None
-        changes = [(related, change) for related in self._found.related for change in self._changes(related, since)]
+        changes = [(related, change) for related in self._searched() for change in self._changes(related, since)]
 
         def rank(each: tuple[Related, Object]) -> tuple[bool, float, int]:
             time = datetime.fromisoformat(each[1]["time"])
@@ -269,12 +278,19 @@ class Explainer:
             suspects.append(Suspect(related, chain, not after, self._commit(chain)))
         return suspects
 
+    def _searched(self) -> list[Related]:
+        """Return the objects whose changes are searched: all but most of the Pods."""
+        pods = [each for each in self._found.related if each.relation == POD]
+        left = {id(each) for each in pods[SEARCHED_PODS:]}
+        if left:
+            self._found.unread[f"changes of {len(left)} more Pods"] = f"those of the first {SEARCHED_PODS} are searched"
+        return [each for each in self._found.related if id(each) not in left]
+
     def _changes(self, related: Related, since: datetime | None) -> Iterator[Object]:
         """Yield the last change of an object that is no report, and the last one before the first symptom."""
         last: Object | None = None
         try:
-            query = RevisionQuery(scopes_of(related.subject), {"noise": "hidden"}, content="", limit=READ_CHANGES)
-            for change in read_revisions(self._client, query):
+            for change in self._read_changes(related):
                 if not _explains(change):
                     continue
                 if last is None:
@@ -289,6 +305,22 @@ class Explainer:
                 raise
             self._found.unread[f"changes of {related.subject}"] = error.message
 
+    def _read_changes(self, related: Related) -> Iterator[Object]:
+        """Yield the newest changes of an object and, if there are more of them, its creation."""
+        scopes, read = scopes_of(related.subject), list[Object]()
+        most = READ_OF_PODS if related.subject.kind.plural == "pods" else READ_CHANGES
+        query = RevisionQuery(scopes, {"noise": "hidden"}, content="", limit=most)
+        for change in read_revisions(self._client, query):
+            read.append(change)
+            yield change
+        if len(read) < most or any(each["operation"] == "Create" for each in read):
+            return
+        oldest = number_of(read[-1])
+        name = f"changes of {related.subject} before revision {oldest}"
+        self._found.unread[name] = f"the newest {most} report its status, so its creation comes next"
+        created = {"operation": "Create", "revision.to": str(oldest)}
+        yield from read_revisions(self._client, RevisionQuery(scopes, created, content="", limit=1))
+
     def _commit(self, chain: Chain) -> tuple[str, str]:
         """Return the commit of the first cause, as its object tells."""
         origin = chain.links[-1]
@@ -299,6 +331,8 @@ class Explainer:
 
 
 POD: Final = "one of its Pods"
+WORKLOAD: Final = "makes its Pods"
+MADE: Final = (POD, WORKLOAD)
 
 
 def _relation(text: str, related: Related) -> str:

@@ -58,6 +58,32 @@ def test_a_service_leads_to_its_pods(chronicle: Chronicle, crash: str) -> None:
     assert {"configmap/db", "pod/web"} <= {each["object"] for each in document["suspects"]}
 
 
+def test_the_creation_of_a_pod_is_found_behind_its_reports(chronicle: Chronicle, running: Any, crash: str) -> None:
+    path = f"/api/v1/namespaces/{crash}/pods/web"
+    status = running.ask("GET", path)["status"]
+    for restarts in range(4, 20):
+        status["containerStatuses"][0]["restartCount"] = restarts
+        running.ask("PATCH", f"{path}/status", {"status": status})
+    output = chronicle("why", "pod/web", "-n", crash)
+    assert "create pods/web" in output.out
+    assert "changes of pod/web before revision " in output.err
+    assert "the newest 10 report its status" in output.err
+
+
+def test_of_many_pods_the_states_of_all_count_and_the_changes_of_some(
+    chronicle: Chronicle, running: Any, crash: str
+) -> None:
+    path = f"/api/v1/namespaces/{crash}/pods"
+    for number in range(4):
+        pod = {"metadata": {"name": f"more-{number}", "labels": {"app": "web"}}}
+        running.ask("POST", path, pod | {"spec": {"containers": [{"name": "a", "image": "a"}]}})
+    document = chronicle("why", "service/front", "-n", crash, "--limit", "0", "-o", "json").json()
+    assert document["symptoms"][0]["text"].startswith("0 ready endpoints; 5 Pods")
+    assert sum(each["object"].startswith("pod/") for each in document["suspects"]) == 3
+    assert "pod/web" in {each["object"] for each in document["suspects"]}  # the one with a symptom
+    assert document["notSearched"] == {"changes of 2 more Pods": "those of the first 3 are searched"}
+
+
 def test_a_deleted_object_is_explained_by_its_deletion(chronicle: Chronicle, running: Any, crash: str) -> None:
     running.ask("DELETE", f"/api/v1/namespaces/{crash}/configmaps/db")
     output = chronicle("why", "configmap/db", "-n", crash)
