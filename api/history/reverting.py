@@ -7,6 +7,12 @@ wanted, and the present state has the changes of others.
     jane                   image web:2 → web:3
     undo   replicas 5 → 3, image stays web:3: a conflict, because jane has set it since
 
+A field that others have set since stays, even if it has the user's value again: that is their decision.
+
+    bob    replicas 3 → 5
+    jane   replicas 5 → 7, 7 → 5
+    undo   replicas stay 5
+
 List items are merged by their key fields (differences.py), other lists as a whole. An object that the user created is
 deleted, unless others have changed it; one that the user deleted is created as it was. One that the user deleted and
 made again was replaced, as by an update: undoing never takes it away.
@@ -28,6 +34,7 @@ from kubechronicle.api.history.differences import (
     Difference,
     differences,
     field_below,
+    is_within,
     item_key,
     item_label,
     key_fields_of,
@@ -103,10 +110,13 @@ def with_replacements(changes: Sequence[Undone]) -> list[Undone]:
     return found
 
 
-def undo(key: Key, changes: Sequence[Undone], live: Object | None) -> tuple[Step | None, list[Conflict]]:
+def undo(
+    key: Key, changes: Sequence[Undone], live: Object | None, others: Sequence[tuple[int, str]] = ()
+) -> tuple[Step | None, list[Conflict]]:
     """Return the step that undoes the changes of all objects of this name, oldest first, and the conflicts.
 
     ``live``: the present object of this name. None: there is nothing to do.
+    ``others``: the fields that others have changed, with the revisions.
     """
     is_same = live is not None and live["metadata"].get("uid") == changes[-1].uid
     state: Object | None = live if is_same else None
@@ -115,7 +125,7 @@ def undo(key: Key, changes: Sequence[Undone], live: Object | None) -> tuple[Step
     if live is not None and not is_same and wanted[0].before is not None and _is_as(live, wanted[0].before):
         return None, []  # somebody has restored it
     for change in reversed(wanted):
-        state, found = _without(change, state)
+        state, found = _without(change, state, [field for revision, field in others if revision > change.revision])
         conflicts += found
     if state is None:
         if not is_same or left_alone(live or {}):
@@ -149,8 +159,8 @@ def _uid_beside(reference: ReadOnlyObject, live: ReadOnlyObject) -> str:
     return "" if (reference.get("kind"), reference.get("name")) in known else str(reference.get("uid", ""))
 
 
-def _without(change: Undone, state: Object | None) -> tuple[Object | None, list[Conflict]]:
-    """Return the state without a change, and the conflicts."""
+def _without(change: Undone, state: Object | None, touched: Sequence[str]) -> tuple[Object | None, list[Conflict]]:
+    """Return the state without a change, and the conflicts. ``touched``: the fields that others have changed since."""
     if change.operation == "Delete" or change.marks:
         if state is not None:
             return state, [Conflict("", "it is still being deleted", change.revision)] if change.marks else []
@@ -165,17 +175,34 @@ def _without(change: Undone, state: Object | None) -> tuple[Object | None, list[
         return None, []
     if change.before is None or change.after is None:
         return state, [Conflict("", "history has no former state", change.revision)]
-    merged, conflicts = merged_objects(change.after, change.before, state)
+    merged, conflicts = merged_objects(change.after, change.before, state, touched)
     return merged, [Conflict(field, "it was changed since", change.revision) for field in conflicts]
 
 
 # -- the merge --------------------------------------------------------------------------------------------------------
 
 
-def merged_objects(base: ReadOnlyObject, wanted: ReadOnlyObject, ours: ReadOnlyObject) -> tuple[Object, list[str]]:
-    """Return ``ours`` with the differences from ``base`` to ``wanted``, and the fields where both differ from base."""
-    conflicts: list[str] = []
-    return _objects(base, wanted, ours, (), "", conflicts), conflicts
+def merged_objects(
+    base: ReadOnlyObject, wanted: ReadOnlyObject, ours: ReadOnlyObject, touched: Sequence[str] = ()
+) -> tuple[Object, list[str]]:
+    """Return ``ours`` with the differences from ``base`` to ``wanted``, and the fields where both differ from base.
+
+    ``touched``: fields of ``ours`` that stay, whatever their value.
+    """
+    merge = _Merge(touched, [])
+    return _objects(base, wanted, ours, (), "", merge), merge.conflicts
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """``touched``: the fields that stay. ``conflicts``: the fields where both differ, which the merge adds."""
+
+    touched: Sequence[str]
+    conflicts: list[str]
+
+    def may_set(self, field: str) -> bool:
+        """Tell whether neither the field, nor a part of it, nor one around it has to stay."""
+        return not any(is_within(each, field) for each in self.touched)
 
 
 def _objects(
@@ -184,7 +211,7 @@ def _objects(
     ours: ReadOnlyObject,
     path: tuple[str, ...],
     field: str,
-    conflicts: list[str],
+    merge: _Merge,
 ) -> Object:
     found: Object = {}
     for name in dict.fromkeys((*ours, *wanted)):
@@ -192,34 +219,34 @@ def _objects(
         old, new, own = (each.get(name, _MISSING) for each in (base, wanted, ours))
         below = field_below(field, name)
         if here not in BOOKKEEPING and below not in (*CONSEQUENCES, "status"):
-            own = _values(old, new, own, here, below, conflicts)
+            own = _values(old, new, own, here, below, merge)
         if own is not _MISSING:
             found[name] = own
     return found
 
 
-def _values(base: Any, wanted: Any, ours: Any, path: tuple[str, ...], field: str, conflicts: list[str]) -> Any:
+def _values(base: Any, wanted: Any, ours: Any, path: tuple[str, ...], field: str, merge: _Merge) -> Any:
     if path == OWNERS:
         wanted = with_uids_of(wanted, ours)
         base = with_uids_of(with_uids_of(base, wanted), ours)
     if _equal(base, wanted) or _equal(ours, wanted):
         return ours
-    if _equal(ours, base):
+    if _equal(ours, base) and merge.may_set(field):
         return copy.deepcopy(wanted) if wanted is not _MISSING else _MISSING
     if all(isinstance(each, Mapping) or each is _MISSING for each in (base, wanted, ours)) and ours is not _MISSING:
-        return _whole(base, wanted, ours, path, field, conflicts)
+        return _whole(base, wanted, ours, path, field, merge)
     if all(isinstance(each, list) for each in (base, wanted, ours)):
         keys = key_fields_of(base, wanted)
         if keys is not None and key_fields_of(base, ours) == keys:
-            return _items(base, wanted, ours, keys, path, field, conflicts)
-    conflicts.append(field)
+            return _items(base, wanted, ours, keys, path, field, merge)
+    merge.conflicts.append(field)
     return ours
 
 
-def _whole(base: Any, wanted: Any, ours: Any, path: tuple[str, ...], field: str, conflicts: list[str]) -> Any:
+def _whole(base: Any, wanted: Any, ours: Any, path: tuple[str, ...], field: str, merge: _Merge) -> Any:
     """Merge mappings, of which two may be missing: a mapping that would be left empty is removed if wanted so."""
     states = [{} if each is _MISSING else each for each in (base, wanted, ours)]
-    found = _objects(states[0], states[1], states[2], path, field, conflicts)
+    found = _objects(states[0], states[1], states[2], path, field, merge)
     return _MISSING if wanted is _MISSING and not found else found
 
 
@@ -230,7 +257,7 @@ def _items(
     keys: tuple[str, ...],
     path: tuple[str, ...],
     field: str,
-    conflicts: list[str],
+    merge: _Merge,
 ) -> list[Any]:
     """Merge list items by key: in the present order, and items that come back at the end."""
     bases, wants, own = ({item_key(item, keys): item for item in items} for items in (base, wanted, ours))
@@ -239,9 +266,9 @@ def _items(
         old, new, present = (each.get(key, _MISSING) for each in (bases, wants, own))
         label = f"{field}{item_label(present if new is _MISSING else new, keys)}"
         if any(each is _MISSING for each in (old, new, present)) and not _settled(old, new, present):
-            conflicts.append(label)  # without its key, a part of an item is none
+            merge.conflicts.append(label)  # without its key, a part of an item is none
         else:
-            present = _values(old, new, present, path, label, conflicts)
+            present = _values(old, new, present, path, label, merge)
         if present is not _MISSING:
             found.append(present)
     return found

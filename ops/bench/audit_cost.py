@@ -2,9 +2,9 @@
 
     python -m kubechronicle.ops.bench.audit_cost [--rounds N] [--requests N] [--connections N] [--only TITLE;…]
 
-One server process for each row serves the same GET of a ConfigMap of 4 KB, LISTs of 50 such ConfigMaps, and creations of
-them; audit events go to a file. Only the CPU time of the server's threads counts, so that other load on the machine matters little.
-The median of the rounds' differences to the row "off" is printed, with the quartiles.
+One server process for each row serves the same GET of a ConfigMap of 4 KB, LISTs of 50 such ConfigMaps, and creations
+of them; audit events go to a file. Only the CPU time of the server's threads counts, so that other load on the machine
+matters little. The median of the rounds' differences to the row "off" is printed, with the quartiles.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from kubechronicle.api.history.differences import is_within
 from kubechronicle.api.history.left_objects import left_alone
 from kubechronicle.api.history.restore_plan import Step, order
 from kubechronicle.api.history.reverting import Conflict, Undone, undo
@@ -23,10 +24,10 @@ from kubechronicle.ops.errors import OperatorError
 
 # Changes that one run undoes. They are held in memory, with their objects.
 MOST_CHANGES: Final = 5000
-# Conflicts whose later user is looked up.
-MOST_LOOK_UPS: Final = 50
+MOST_OTHERS: Final = 500
+"""Changes of one object by others that are read, the newest first. Of earlier ones, the present values alone count."""
 MOST_FIELDS: Final = 5
-"""Fields of one object whose later user is looked up."""
+"""Fields of one object whose later user is named."""
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ def reversals(client: Client, changes: UserChanges, *, user: str = "") -> list[R
 
     ``user``: whose changes all of these are. A field that stays has its value from somebody else.
     """
-    found, look_ups = [], _LookUps(client, user)
+    found = []
     with Progress("comparing", len(changes.objects)) as progress:
         for key, own in changes.objects.items():
             kind = changes.kinds[key[:2]]
@@ -142,13 +143,23 @@ def reversals(client: Client, changes: UserChanges, *, user: str = "") -> list[R
                 changes.skipped["/".join(filter(None, key[1:]))] = error.message
                 continue
             step, conflicts = undo(key, own, live)
-            subject = Subject(kind, key[2], key[3])
-            kept = [(each, look_ups.later(subject, own[-1].uid, each)) for each in conflicts]
+            kept = []
+            if conflicts or (user and not _is_alone(own, live)):
+                subject = Subject(kind, key[2], key[3])
+                others = _Others(client, subject, own[-1].uid, after=own[0].revision, user=user)
+                if user:
+                    step, conflicts = undo(key, own, live, others.fields())
+                kept = [(each, others.later(each)) for each in conflicts]
             if step is not None or kept:
                 caused = step._replace(cause=own[-1].revision) if step is not None else None
                 found.append(Reversal(key, caused, kept))
             progress.step(key[3])
     return _in_order(found)
+
+
+def _is_alone(own: Sequence[Undone], live: Object | None) -> bool:
+    """Tell whether nobody else can have changed an object since: it has the revision of the user's only change."""
+    return len(own) == 1 and (live is None or live["metadata"].get("resourceVersion") == str(own[0].revision))
 
 
 def _in_order(found: Sequence[Reversal]) -> list[Reversal]:
@@ -160,31 +171,29 @@ def _in_order(found: Sequence[Reversal]) -> list[Reversal]:
     return [by_key[key] for key in (*(key for key in keys if key not in set(gone)), *reversed(gone))]
 
 
-class _LookUps:
-    """Looks up who changed a field later, for the first conflicts."""
+class _Others:
+    """The changes that others have made of one object after a revision, the newest MOST_OTHERS, newest first."""
 
-    def __init__(self, client: Client, user: str) -> None:
-        self._client, self._user = client, user
-        self._left = MOST_LOOK_UPS
+    def __init__(self, client: Client, subject: Subject, uid: str, *, after: int, user: str) -> None:
+        fields = {"object.uid": uid, "revision.from": str(after + 1), "noise": "hidden"}
+        if user:
+            fields["who.username!"] = user
+        query = RevisionQuery(scopes_of(subject), fields, content="", limit=MOST_OTHERS)
+        self._changes = [
+            (number_of(each), user_of(each), tuple(each.get("changed") or ())) for each in read_revisions(client, query)
+        ]
 
-    def later(self, subject: Subject, uid: str, conflict: Conflict) -> str:
+    def fields(self) -> list[tuple[int, str]]:
+        """Return the changed fields with the revisions."""
+        return [(number, field) for number, _, fields in self._changes for field in fields]
+
+    def later(self, conflict: Conflict) -> str:
         """Return the last changes of the conflict's fields: ``by jane at revision 9``; "" if they are not known."""
         found = []
         for name in (conflict.field,) if conflict.field or not conflict.others else conflict.others[:MOST_FIELDS]:
-            if not self._left:
-                break
-            self._left -= 1
-            last = next(self._changes(subject, uid, conflict, name), None)
-            if last is not None:
-                place = f"{name} " if conflict.others else ""
-                found.append(f"{place}by {user_of(last)} at revision {number_of(last)}")
+            for number, by, fields in self._changes:
+                if number > conflict.revision and (not name or any(is_within(each, name) for each in fields)):
+                    found.append(f"{f'{name} ' if conflict.others else ''}by {by} at revision {number}")
+                    break
         more = [f"and {len(conflict.others) - MOST_FIELDS} more fields"] if len(conflict.others) > MOST_FIELDS else []
         return ", ".join((*found, *more))
-
-    def _changes(self, subject: Subject, uid: str, conflict: Conflict, field: str) -> Iterator[Object]:
-        fields = {"object.uid": uid, "revision.from": str(conflict.revision + 1)}
-        if field:
-            fields["changed"] = field
-        if self._user:
-            fields["who.username!"] = self._user
-        return read_revisions(self._client, RevisionQuery(scopes_of(subject), fields, content="", limit=1))

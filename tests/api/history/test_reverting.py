@@ -47,6 +47,26 @@ def test_what_others_set_later_is_kept() -> None:
     assert conflicts == [Conflict(field, "it was changed since", 5)]
 
 
+def test_a_field_that_others_have_set_to_the_same_value_is_kept() -> None:
+    mine = change(state(), state(replicas=5, paused=True))
+    live = state(replicas=5, paused=True)
+    others = [(7, "spec.replicas"), (8, "spec.replicas"), (9, "status.replicas")]
+    step, conflicts = undo(KEY, [mine], live, others)
+    assert step is not None
+    assert [(each.op, each.field) for each in step.changes] == [("remove", "spec.paused")]
+    assert conflicts == [Conflict("spec.replicas", "it was changed since", 5)]
+    before = [(4, "spec.replicas")]
+    assert undo(KEY, [mine], live, before)[1] == []
+
+
+@pytest.mark.parametrize("field", ["spec", "spec.template.spec.containers", "spec.template.spec.containers[name=web]"])
+def test_a_part_or_the_whole_of_what_others_have_set_is_kept(field: str) -> None:
+    mine = change(state(), state(containers=image("web:2")))
+    step, conflicts = undo(KEY, [mine], state(containers=image("web:2")), [(7, field)])
+    assert step is None
+    assert conflicts == [Conflict("spec.template.spec.containers[name=web].image", "it was changed since", 5)]
+
+
 def test_several_changes_with_another_between() -> None:
     """The value of the other user comes back; the user's first change, below it, is a conflict."""
     first, second = change(state(replicas=1), state(replicas=2), 5), change(state(replicas=7), state(replicas=8), 9)

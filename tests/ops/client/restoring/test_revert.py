@@ -45,6 +45,23 @@ def test_revert(chronicle: Chronicle, shop: tuple[str, int], running: Running) -
     assert not {action for _, action in actions} & {"update", "delete", "create"}
 
 
+def test_a_field_that_others_have_set_and_set_back_stays(
+    chronicle: Chronicle, shop: tuple[str, int], running: Running
+) -> None:
+    """A fuzzed run found it: others add a field that the user has removed, and remove it again."""
+    name, _ = shop
+    maps = f"/api/v1/namespaces/{name}/configmaps"
+    since = running.ask("GET", maps)["metadata"]["resourceVersion"]
+    running.ask_as("uma", "POST", maps, {"metadata": {"name": "m"}, "data": {"x": "1", "y": "1", "z": "1"}})
+    for user, data in (("uma", {"y": None}), ("uma", {"z": "2"}), ("wes", {"y": "3"}), ("vic", {"y": None})):
+        running.ask_as(user, "PATCH", f"{maps}/m", {"data": data})
+    done = chronicle("revert", "--user", "uma", "--since", since, "-n", name, "--yes")
+    assert done.code == 3, done.err
+    assert "data.y: kept, it was changed since by vic (impersonated by admin) at revision " in done.out
+    assert running.ask("GET", f"{maps}/m")["data"] == {"x": "1", "z": "1"}
+    assert "Nothing to undo" not in done.out
+
+
 def test_nothing_to_undo_and_mistakes(chronicle: Chronicle, shop: tuple[str, int], running: Running) -> None:
     name, revision = shop
     nothing = chronicle("revert", "--user", "nobody", "--since", str(revision), "-n", name)
