@@ -152,8 +152,8 @@ def _requests(found: Difference) -> list[str]:
     rows = [("REQUEST", "PER SECOND", "P50", "P99")]
     for key in busiest:
         verb, resource, subresource = key
-        what = "/".join(part for part in (resource, subresource) if part)
-        rows.append((f"{verb} {what}".strip(), f"{rates[key]:.1f}", _time(middle.get(key)), _time(slow.get(key))))
+        name = "/".join(part for part in (resource, subresource) if part)
+        rows.append((f"{verb} {name}".strip(), f"{rates[key]:.1f}", _time(middle.get(key)), _time(slow.get(key))))
     return _table(rows)
 
 

@@ -138,7 +138,7 @@ def _undoing(session: Session, revision: int) -> Offer:
 
 
 def digest(plan: Sequence[Step]) -> str:
-    """Return a digest of what the steps would do, values of Secrets included."""
+    """Return a digest of the changes by the steps, values of Secrets included."""
     steps = [
         [step.action, step.key, [change.operation() for change in step.changes], step.problem, _uid(step)]
         for step in plan

@@ -46,7 +46,7 @@ def _field(conflict: Conflict) -> str:
 def print_plan(
     screen: Screen, plan: Sequence[Reversal], words: Mapping[str, str], *, nothing: str, show_secrets: bool
 ) -> None:
-    """Print each object, and their number by what is done. ``words``: by action. ``nothing``: if there is none."""
+    """Print each object, and their number by action. ``words``: by action. ``nothing``: if there is none."""
     for reversal in plan:
         _print_reversal(screen, reversal, words, show_secrets=show_secrets)
     counts = Counter(each.step.action for each in plan if each.step is not None and not each.conflicts)
@@ -78,9 +78,9 @@ def _print_reversal(screen: Screen, reversal: Reversal, words: Mapping[str, str]
     for parts in change_lines(changes if show_secrets else mask_changes(changes, kind)):
         screen.line("               ", *parts)
     for conflict, later in reversal.conflicts:
-        what = f"{conflict.field}: " if conflict.field else ""
+        place = f"{conflict.field}: " if conflict.field else ""
         sign = ": " if conflict.others else " "
-        text = f"{what}kept, {conflict.why}{f'{sign}{later}' if later else ''} (revision {conflict.revision})"
+        text = f"{place}kept, {conflict.why}{f'{sign}{later}' if later else ''} (revision {conflict.revision})"
         screen.line("               ", Painted(text, "warning"))
 
 

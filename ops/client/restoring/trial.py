@@ -14,7 +14,7 @@ from kubechronicle.ops.client.restoring.steps import Restorer, object_name
 
 
 def tried(restorer: Restorer, plan: Sequence[Step], *, replaceable: Callable[[Step], bool]) -> list[Step]:
-    """Return the plan with the server's objections, and with ``replace`` for what cannot be changed in place.
+    """Return the plan with the server's objections, and with ``replace`` for objects that cannot be changed in place.
 
     ``replaceable``: tells whether an object may be deleted and created again.
     """
