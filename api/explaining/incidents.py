@@ -20,7 +20,10 @@ from kubechronicle.api.history.revisions import Change
 from kubechronicle.api.values.steps import Steps
 
 BINDINGS: Final = ("rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io")
-FIRST: Final = "first change"
+FIRST: Final = "first change by this user"
+FIRST_OF_KIND: Final = "first change of this kind by this user"
+NEW: Final = {FIRST: "new user", FIRST_OF_KIND: "new kind for this user"}
+"""The words for the further changes of such a user."""
 MOST_CONSEQUENCES: Final = 20
 """Consequences that raise a score."""
 
@@ -63,12 +66,12 @@ RULES: Final = (
     Rule("a person or a program of yours", 20, lambda fact, before, fields: not fact.is_controller),
     Rule("deletion", 50, lambda fact, before, fields: fact.is_deletion and not fact.is_controller),
     Rule(
-        "first change by this user",
+        FIRST,
         40,
         lambda fact, before, fields: not fact.is_controller and fact.user not in before.users,
     ),
     Rule(
-        "first change of this kind by this user",
+        FIRST_OF_KIND,
         25,
         lambda fact, before, fields: (
             not fact.is_controller and fact.user in before.users and (fact.user, fact.resource) not in before.kinds
@@ -125,19 +128,27 @@ def ranked(
         fields.update((fact.resource, field) for field in fact.changed)
         yield
     consequences = Counter(cause.revision for cause in causes.values())
-    found = []
-    for fact in facts:
+    found, seen = [], set[tuple[str, ...]]()
+    for fact in sorted(facts, key=lambda fact: fact.revision):
         applying = [rule for rule in RULES if rule.applies(fact, before, fields)]
         score = sum(rule.score for rule in applying) + min(consequences[fact.revision], MOST_CONSEQUENCES)
-        found.append((score, [_reason(rule, before) for rule in applying if rule is not RULES[0]], fact))
+        reasons = [_reason(rule, fact, before, seen) for rule in applying if rule is not RULES[0]]
+        seen |= {(fact.user,), (fact.user, fact.resource)}
+        found.append((score, reasons, fact))
         yield
     return sorted(found, key=lambda each: (-each[0], -each[2].revision))
 
 
-def _reason(rule: Rule, before: Before) -> str:
-    """Return the reason of a rule. Elsewhere the user may have made changes before."""
-    here = " in this namespace" if before.namespace and rule.reason.startswith(FIRST) else ""
-    return f"{rule.reason}{here}"
+def _reason(rule: Rule, fact: Fact, before: Before, seen: set[tuple[str, ...]]) -> str:
+    """Return the reason of a rule. Elsewhere the user may have made changes before.
+
+    ``seen``: the users, and the users with resources, of the earlier changes of the incident.
+    """
+    if rule.reason not in NEW:
+        return rule.reason
+    user = (fact.user,) if rule.reason == FIRST else (fact.user, fact.resource)
+    here = " in this namespace" if before.namespace else ""
+    return f"{NEW[rule.reason] if user in seen else rule.reason}{here}"
 
 
 def grant_of(change: Change) -> str:

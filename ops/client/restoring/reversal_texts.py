@@ -35,8 +35,9 @@ def name_of(reversal: Reversal) -> str:
 
 
 def kept(plan: Sequence[Reversal]) -> list[tuple[str, str]]:
-    """Return the objects that stay in part or in whole as they are, with the reasons."""
-    return [(name_of(each), f"{_field(conflict)}{conflict.why}") for each in plan for conflict, _ in each.conflicts]
+    """Return the objects that stay in part or in whole as they are, with the reasons, each once."""
+    found = [(name_of(each), f"{_field(conflict)}{conflict.why}") for each in plan for conflict, _ in each.conflicts]
+    return list(dict.fromkeys(found))
 
 
 def _field(conflict: Conflict) -> str:

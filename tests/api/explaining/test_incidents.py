@@ -122,6 +122,22 @@ def test_unusual_changes_come_first() -> None:
     assert "image" in found[2][1]
 
 
+def test_one_change_is_the_first_of_a_user() -> None:
+    facts = [
+        fact(18, "secrets", "key", "bob", operation="Delete", verb="delete"),
+        fact(19, "configmaps", "x", "bob", "data.a"),
+        fact(20, "configmaps", "x", "jane", "data.a"),
+        fact(21, "configmaps", "y", "jane", "data.a"),
+    ]
+    found = {each.revision: reasons for _, reasons, each in finish(ranked(facts, BEFORE, {}))}
+    assert [found[number][-1] for number in (18, 19, 20, 21)] == [
+        "first change by this user",
+        "new user",
+        "first change of this kind by this user",
+        "new kind for this user",
+    ]
+
+
 def test_heartbeats_are_left_out() -> None:
     document = finish(incident_document(rollout(), BEFORE))
     assert document["heartbeats"] == 1
