@@ -36,7 +36,6 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.steps import Steps
-from kubechronicle.eventlog.entries import Event
 
 COMPONENT = "rbac-bootstrap"
 AGGREGATION = "clusterrole-aggregation"
@@ -158,19 +157,15 @@ class ClusterRoleAggregation:
             self._rt,
             component=AGGREGATION,
             on_list=self.aggregate,
-            on_changes=self._changed,
             resync=RESYNC_INTERVAL,
             delays=repeat(RETRY_DELAY),
         )
         await reflector.run()
 
-    async def _changed(self, events: Sequence[Event]) -> None:
-        await self.aggregate(cause=events[-1].revision)
-
-    async def aggregate(self, *, cause: int = NO_CHANGE) -> None:
+    async def aggregate(self) -> None:
         """Update every aggregated role until none changes: an aggregated role may be part of another one.
 
-        ``cause``: the revision of the newest change of a role.
+        The cause is the newest change of a role: also at the start, after changes that no server has seen.
         """
         changed = True
         while changed:
@@ -179,7 +174,7 @@ class ClusterRoleAggregation:
             for entry in listing.entries:
                 roles[entry.key.name] = entry.object()
                 await pauses.pause()
-            changed = False
+            changed, cause = False, max((entry.revision for entry in listing.entries), default=NO_CHANGE)
             for name, role in roles.items():
                 if not role.get("aggregationRule"):
                     continue

@@ -51,6 +51,21 @@ def origin(server: InProcess, revision: int) -> int:
         revision = following
 
 
+async def test_aggregated_roles_follow_the_change_of_a_part(autojump_clock: MockClock) -> None:
+    """Also those of the first start."""
+    async with running() as server:
+        await sleep(QUIET)
+        updates = [
+            row
+            for row in rows(server)
+            if row.key.resource.startswith("clusterroles.") and row.operation is Operation.UPDATE
+        ]
+        by_revision = {row.revision: row for row in rows(server)}
+        assert {row.key.name for row in updates} >= {"admin", "edit", "view"}
+        for row in updates:
+            assert by_revision[cause(server, row.revision)].key.resource == row.key.resource
+
+
 def owned_by(owner: Mapping[str, Any], name: str, namespace: str) -> Any:
     body = configmap(name, namespace)
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["name"], "uid": owner["uid"]}
