@@ -14,7 +14,7 @@ from kubechronicle.api.history.positions import revisions_of
 from kubechronicle.ops.client import output, sources
 from kubechronicle.ops.client.output import Progress, ago, format_time
 from kubechronicle.ops.client.revision_reader import API, RevisionQuery, Scope, bounds, scopes_of
-from kubechronicle.ops.client.searches import Search, explain, unknowable
+from kubechronicle.ops.client.searches import Search, check_kept, explain, note_beginning, read_extent, unknowable
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag
 from kubechronicle.ops.errors import OperatorError
@@ -71,6 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise OperatorError("the server ended the search before its result; search a shorter time with --since")
     if not (result["flips"] or result["initially"]):
         result |= {"nothing": _nothing(session, path, parameters, result)}
+    elif arguments.since:
+        search = _as_search(session, path, parameters)
+        if result["flips"]:
+            note_beginning(session, search)
+        else:
+            check_kept(search, read_extent(session, search.query))
     if not text:
         session.screen.document(result | {"items": flips})
     else:
@@ -80,16 +86,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _nothing(session: Session, path: str, parameters: Mapping[str, str], result: Mapping[str, Any]) -> str:
     """Return the extent of a search for a condition that never held. OperatorError if nobody can know that."""
+    search = _as_search(session, path, parameters)
+    hidden = int(result.get("hidden") or 0)
+    if hidden and hidden >= int(result["searched"]):
+        raise unknowable(session, search, hidden)
+    return explain(session, search)
+
+
+def _as_search(session: Session, path: str, parameters: Mapping[str, str]) -> Search:
     arguments = session.arguments
     selector = parameters.get("fieldSelector", "")
     fields = dict(term.partition("=")[::2] for term in selector.split(",")) if selector else {}
     subject = session.subject(arguments.words, session.kinds(), name_required=False) if arguments.words else None
     query = RevisionQuery([Scope(path)], fields, content="")
-    search = Search(query, subject, "" if arguments.all_namespaces else session.namespace, arguments.since)
-    hidden = int(result.get("hidden") or 0)
-    if hidden and hidden >= int(result["searched"]):
-        raise unknowable(session, search, hidden)
-    return explain(session, search)
+    return Search(query, subject, "" if arguments.all_namespaces else session.namespace, arguments.since)
 
 
 def _search(session: Session) -> tuple[str, dict[str, str], str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kubechronicle.api.history.restore_plan import Action, Step
@@ -148,7 +148,7 @@ def _print_plan(session: Session, plan: Sequence[Step], planner: Planner) -> Non
     screen.line(Painted(f"To restore {_about(session)} as of {_moment_text(planner.moment)}:", "strong"))
     for step in plan:
         if step.action != "leave" or step.ended or step.differs or arguments.verbose:
-            _print_step(screen, step, arguments)
+            _print_step(screen, step, arguments, _place(step, plan))
     counts = Counter(step.action for step in plan)
     to_do = [f"{counts[action]} to {word}" for action, word in WORDS.items() if action != "leave" and counts[action]]
     left_alone = sum(step.action == "leave" and not step.differs for step in plan)
@@ -192,10 +192,16 @@ def _unchanged(compared: int, ended: int) -> str:
     return f"each of the {compared} objects of then is as it was" if compared else "there was no object then"
 
 
-def _print_step(screen: Screen, step: Step, arguments: argparse.Namespace) -> None:
+def _place(step: Step, plan: Iterable[Step]) -> str:
+    """Return the namespace of an object, if a plan is about several."""
+    several = len({each.key[2] for each in plan if each.key[2]}) > 1
+    return f" -n {step.key[2]}" if several and step.key[2] else ""
+
+
+def _print_step(screen: Screen, step: Step, arguments: argparse.Namespace, place: str) -> None:
     sign, colour = SIGNS[step.action]
     reason = Painted(f"  ({step.why})" if step.why else "", "dim")
-    screen.line("  ", Painted(f"{sign} {WORDS[step.action]:<8}  {object_name(step.key)}", colour), reason)
+    screen.line("  ", Painted(f"{sign} {WORDS[step.action]:<8}  {object_name(step.key)}{place}", colour), reason)
     if step.differs:
         screen.line("               ", Painted(f"stays: {step.differs}", "warning"))
     if step.problem:
@@ -208,7 +214,8 @@ def _print_step(screen: Screen, step: Step, arguments: argparse.Namespace) -> No
 def print_results(screen: Screen, execution: Execution, done: str = "restored") -> None:
     results = execution.results
     for each in results:
-        line = f"{object_name(each.step.key)} {each.outcome}"
+        place = _place(each.step, (one.step for one in results))
+        line = f"{object_name(each.step.key)}{place} {each.outcome}"
         screen.line(Painted(line, "old") if each.failed else line)
     failed = sum(each.failed for each in results)
     if failed:

@@ -105,6 +105,27 @@ def test_history_that_was_dropped_is_an_error(chronicle: Chronicle, shop: tuple[
     assert chronicle("log", "events", "--since", str(revision), "-n", name).code == 0
 
 
+def test_a_condition_that_may_have_flipped_before_the_mark_is_no_answer(
+    chronicle: Chronicle, shop: tuple[str, int], running: Any
+) -> None:
+    name, _ = shop
+    path = f"/api/v1/namespaces/{name}/limitranges"
+    running.ask("POST", path, {"metadata": {"name": "a"}, "spec": {"limits": []}})
+    made = int(running.ask("GET", path)["metadata"]["resourceVersion"])
+
+    async def compact() -> None:
+        running.server.log.store.compact(made, resource="limitranges")
+
+    running.run(compact)
+    held = chronicle("bisect", "true", "limitrange/a", "-n", name, "--since", str(made - 1))
+    assert (held.code, "the time since" in held.err, "is not kept as a whole" in held.err) == (2, True, True)
+    assert chronicle("bisect", "true", "limitrange/a", "-n", name).code == 0
+    running.ask("DELETE", f"{path}/a")
+    flipped = chronicle("bisect", "true", "limitrange/a", "-n", name, "--since", str(made - 1))
+    assert flipped.code == 0, flipped.err
+    assert "the history of limitranges begins at" in flipped.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
