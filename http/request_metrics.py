@@ -110,9 +110,8 @@ def request_labels(info: RequestInfo, method: str, *, dry_run: bool) -> RequestL
     """Return the labels of a request for a resource that is served, or for another path."""
     if info.is_resource:
         verb = "CONNECT" if info.subresource in CONNECTED else KNOWN_VERBS.get(info.verb, "other")
-        scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
         names = (info.group, info.version, info.resource, info.subresource)
-        return (verb, "All" if dry_run else "", *names, scope, "apiserver")
+        return (verb, "All" if dry_run else "", *names, info.scope, "apiserver")
     verb = method if method in VERB_OF_METHOD else "other"
     component, page = PATHS.get(info.path) or PATHS.get(info.path[: info.path.find("/", 1)], ("", ""))
     return (verb, "", "", "", "", page, "", component)

@@ -38,7 +38,6 @@ HANDLERS: Final = {
 def trace_fields(request: Request, context: Context) -> dict[str, str]:
     """Return the fields that kube-apiserver's traces of handlers have (traceFields of endpoints/handlers)."""
     info = context.info
-    scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
     version = request.http_version
     return {
         "accept": request.headers.get("accept")[:MAX_TEXT],
@@ -51,7 +50,7 @@ def trace_fields(request: Request, context: Context) -> dict[str, str]:
         "namespace": info.namespace,
         "protocol": f"HTTP/{version if '.' in version else f'{version}.0'}",
         "resource": info.resource,
-        "scope": scope,
+        "scope": info.scope,
         "url": shown_uri(request)[:MAX_TEXT],
         "user-agent": request.headers.get("user-agent")[:MAX_TEXT],
         "verb": info.verb.upper(),

@@ -72,6 +72,13 @@ class RequestInfo:
     def plural(self) -> str:
         return self.resource
 
+    @property
+    def scope(self) -> str:
+        """The scope in metrics and traces: that of a creation is its object (CleanScope of k8s.io/apiserver)."""
+        if self.name or self.verb == "create":
+            return "resource"
+        return "namespace" if self.namespace else "cluster" if self.is_resource else ""
+
 
 # A pair that Go's net/url drops: with a semicolon, or a percent sign without two hexadecimal digits.
 _DROPPED = re.compile(r";|%(?![0-9A-Fa-f]{2})")

@@ -180,8 +180,7 @@ class WatchStream:
         """Measure the time until all initial events are sent, if a bookmark marks their end."""
         if self._bookmark_due:
             rt, info = self._encoder.rt, context.info
-            scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
-            measure = durations.labels(rt.group, rt.version, rt.plural, scope)
+            measure = durations.labels(rt.group, rt.version, rt.plural, info.scope)
             self._listed = lambda: measure.observe(time.time() - context.received)
 
     def compress_by(self, compression: Compression) -> None:

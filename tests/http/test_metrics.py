@@ -62,7 +62,7 @@ async def test_names_and_labels_are_kube_apiservers(autojump_clock: MockClock) -
         "version": "v1",
         "resource": "configmaps",
         "subresource": "",
-        "scope": "namespace",
+        "scope": "resource",
         "component": "apiserver",
         "code": "201",
     } in found["apiserver_request_total"]
@@ -79,7 +79,7 @@ async def test_requests_are_counted(autojump_clock: MockClock) -> None:
         got = await server.metric("apiserver_request_total", verb="GET", scope="resource", code="200", **labels)
         assert got == 3
         labels["dry_run"] = "All"
-        dry = await server.metric("apiserver_request_total", verb="POST", scope="namespace", code="201", **labels)
+        dry = await server.metric("apiserver_request_total", verb="POST", scope="resource", code="201", **labels)
         assert dry == 1
         assert await server.metric("apiserver_resource_objects", group="", resource="configmaps") == 1
         assert await server.metric("kubechronicle_applied_revision") == 2

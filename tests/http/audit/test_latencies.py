@@ -48,7 +48,7 @@ async def test_a_slow_request_tells_where_its_time_went(tmp_path: Path, monkeypa
         whole, indicator = [
             await server.metric(
                 f"apiserver_request_{name}duration_seconds_sum",
-                scope="namespace",
+                scope="resource",
                 component="apiserver",
                 **more,
                 **labels,
