@@ -28,8 +28,9 @@ from kubechronicle.ops.client.restoring.steps import Restorer, Result, object_na
 
 PATH: Final = f"/apis/{HISTORY}/v1/transactions"
 ACTIONS: Final = ("create", "update", "delete")
-REJECTIONS: Final = (400, 403, 404, 405, 409, 413, 422)
-"""Codes with which a server has changed nothing: of a rejected change, or of a server without transactions."""
+LAST_REJECTION: Final = 500
+"""Up to this code, nothing was changed: a change was rejected (also by a webhook that fails: 500), or the server has no
+transactions. With 503 it cannot write, and with 504 the outcome is not known (http/errors.py)."""
 
 
 class Execution(NamedTuple):
@@ -49,7 +50,7 @@ def execute(client: Client, restorer: Restorer, steps: Sequence[Step], doing: st
         try:
             return _in_transaction(client, restorer, steps)
         except ApiError as error:
-            if error.code not in REJECTIONS:
+            if error.code > LAST_REJECTION:
                 return Execution([Result(step, f"failed: {error.message}", failed=True) for step in steps])
             why = f"the transaction was rejected: {error.message}"
     results = []
