@@ -109,9 +109,10 @@ function open(asked, name, does) {
   async function carryOut(found, replace) {
     body.replaceChildren(h("p.note", { role: "status" }, "Restoring …"), loading(2));
     try {
-      const { results } = await askRestore({ ...asked, replace, plan: found.plan });
+      const { results, carriedOut } = await askRestore({ ...asked, replace, plan: found.plan });
       const failures = results.filter((result) => result.failed).length;
       body.replaceChildren(h("ul.plan", {}, results.map((result) => h(`li${result.failed ? ".bad" : ""}`, {}, nameOf(result), " ", result.outcome))),
+        carriedOut ? h("p.faint", {}, carriedOut) : "",
         h("form", { method: "dialog" }, close("Close")));
       body.querySelector("button").focus();
       say(failures ? `${count(failures, "object")} could not be restored` : `${count(results.length, "object")} restored`);

@@ -88,6 +88,15 @@ def test_a_plan_is_carried_out_as_it_was_shown(served: Served) -> None:
     assert served.cart() == {"size": "3"}
 
 
+def test_the_page_learns_how_a_plan_was_carried_out(served: Served) -> None:
+    moment = str(int(served.running.ask("GET", f"{MAPS}/cart")["metadata"]["resourceVersion"]) + 1)
+    served.running.ask("DELETE", f"{MAPS}/cart")
+    words = {"words": ["configmaps/cart", "configmaps/till"], "to": moment}
+    done = served.ask(**words, plan=served.ask(**words)[1]["plan"])[1]
+    assert [each["outcome"] for each in done["results"]] == ["created", "created"]
+    assert done["carriedOut"].startswith("in one transaction, revisions ")
+
+
 def test_another_plan_than_the_shown_one_is_not_carried_out(served: Served) -> None:
     plan = served.ask()[1]["plan"]
     served.running.ask("PATCH", f"{MAPS}/cart", {"data": {"colour": "red"}})
