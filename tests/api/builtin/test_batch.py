@@ -11,6 +11,7 @@ from rejections import causes_of_change, rejection_causes
 from kubechronicle.api.builtin.batch.cronjob import schedule_problem
 from kubechronicle.api.builtin.batch.job import validation
 from kubechronicle.api.builtin.batch.job.job import prepare_new_job
+from kubechronicle.api.builtin.batch.job.validation_status import job_status
 from kubechronicle.api.builtin.strategies import KindRules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta import metadata
@@ -177,6 +178,48 @@ def test_labels_of_its_pods_are_those_of_a_job_without_labels() -> None:
     )
     own = create("batch/v1/jobs", {"metadata": {"labels": {"a": "b"}}, "spec": {"template": template}})
     assert own["metadata"]["labels"] == {"a": "b"}
+
+
+def true(*kinds: str) -> list[dict[str, str]]:
+    return [{"type": kind, "status": "True"} for kind in kinds]
+
+
+TIMES = {"startTime": "2026-11-29T00:00:00Z", "completionTime": "2026-11-29T00:00:01Z"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "before", "after", "fields"),
+    [
+        # A suspended job without completions is complete, and never starts.
+        (
+            {"suspend": True, "completions": 0},
+            {"conditions": true("SuccessCriteriaMet")},
+            {"conditions": true("SuccessCriteriaMet", "Complete"), "completionTime": TIMES["completionTime"]},
+            [],
+        ),
+        (
+            {"completions": 0},
+            {"conditions": true("SuccessCriteriaMet")},
+            {"conditions": true("SuccessCriteriaMet", "Complete"), "completionTime": TIMES["completionTime"]},
+            ["status.startTime"],
+        ),
+        # A job that is resumed loses its former start.
+        (
+            {},
+            {"startTime": TIMES["startTime"], "conditions": true("Suspended")},
+            {"startTime": TIMES["completionTime"], "conditions": [{"type": "Suspended", "status": "False"}]},
+            [],
+        ),
+        ({}, {"startTime": TIMES["startTime"]}, {"startTime": TIMES["completionTime"]}, ["status.startTime"]),
+        # A status that broke a rule may be updated, unless the fields of the rule change.
+        ({}, {"ready": 3}, {"ready": 3, "failed": 1}, []),
+        ({}, {"ready": 3}, {"ready": 4}, ["status.ready"]),
+        ({}, {"conditions": true("Failed")}, {"conditions": true("Failed"), "failed": 1}, []),
+    ],
+)
+def test_a_status_is_judged_by_its_changes(spec: Object, before: Object, after: Object, fields: list[str]) -> None:
+    found = job_status({"spec": spec, "status": after}, {"spec": spec, "status": before})
+    assert [cause.field for cause in found] == fields
 
 
 def test_the_checks_of_the_status_of_a_finished_job() -> None:

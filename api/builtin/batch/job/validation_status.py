@@ -33,7 +33,7 @@ def job_status(new: Object, old: Object) -> list[Cause]:
     causes += _uncounted(status.get("uncountedTerminatedPods") or {})
     met, before = _met(status), _met(held)
     causes += _completion(status, held, met, before)
-    causes += _finish(status, held, met, before)
+    causes += _finish(status, held, spec, met, before)
     causes += _indexes(status, held, spec)
     causes += _counts(status, held, met, before)
     causes += _success(spec, met)
@@ -77,12 +77,17 @@ def _completion(status: Object, held: Object, met: set[Any], before: set[Any]) -
     return causes
 
 
-def _finish(status: Object, held: Object, met: set[Any], before: set[Any]) -> list[Cause]:
-    """Check that the condition with the reason precedes the final one, and that a finished job has no active pods."""
+def _finish(status: Object, held: Object, spec: Object, met: set[Any], before: set[Any]) -> list[Cause]:
+    """Check that the condition with the reason precedes the final one, and that a finished job has no active pods.
+
+    A suspended job without completions is complete, though it never starts.
+    """
     causes: list[Cause] = []
-    if "Failed" in met and "FailureTarget" not in met and "Failed" not in before:
+    newly_failed = "Failed" not in before or _differ(("failedIndexes",), status, held)
+    if "Failed" in met and "FailureTarget" not in met and newly_failed:
         causes.append(_conditions("cannot set Failed=True condition without the FailureTarget=true condition"))
-    if "Complete" in met and "SuccessCriteriaMet" not in met and "Complete" not in before:
+    newly_complete = "Complete" not in before or "SuccessCriteriaMet" in before
+    if "Complete" in met and "SuccessCriteriaMet" not in met and newly_complete:
         causes.append(_conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"))
     if not met & {"Complete", "Failed"}:
         return causes
@@ -90,7 +95,8 @@ def _finish(status: Object, held: Object, met: set[Any], before: set[Any]) -> li
     active, uncounted = (status.get(name) for name in ("active", "uncountedTerminatedPods"))
     if (active or 0) > 0 and (changed or active != held.get("active")):
         causes.append(invalid_value("status.active", active, "active>0 is invalid for finished job"))
-    if not status.get("startTime") and (changed or held.get("startTime")):
+    never_starts = spec.get("suspend") is True and spec.get("completions") == 0
+    if not status.get("startTime") and (changed or held.get("startTime")) and not never_starts:
         causes.append(required("status.startTime", "startTime is required for finished job"))
     if uncounted and any(uncounted.values()) and (changed or uncounted != held.get("uncountedTerminatedPods")):
         detail = "must be empty for finished job"
@@ -105,7 +111,7 @@ def _counts(status: Object, held: Object, met: set[Any], before: set[Any]) -> li
     terminating, ready, final = status.get("terminating"), status.get("ready"), {"Complete", "Failed"}
     if met & final and (terminating or 0) > 0 and (not before & final or terminating != held.get("terminating")):
         causes.append(invalid_value("status.terminating", terminating, "terminating>0 is invalid for finished job"))
-    if ready is not None and ready > status.get("active", 0):
+    if ready is not None and ready > status.get("active", 0) and _differ(("ready", "active"), status, held):
         causes.append(invalid_value("status.ready", ready, "cannot set more ready pods than active"))
     return causes
 
@@ -175,7 +181,10 @@ def _changes(status: Object, held: Object, spec: Object, met: set[Any], before: 
     if time and was and time != was:
         causes.append(invalid_value("status.completionTime", time, IMMUTABLE))
     start = held.get("startTime")
-    if start and status.get("startTime") != start and not spec.get("suspend"):
+    resumes = "Suspended" in before and any(
+        each.get("type") == "Suspended" and each.get("status") == "False" for each in status.get("conditions") or ()
+    )
+    if start and status.get("startTime") != start and not spec.get("suspend") and not resumes:
         detail = "field is immutable for unsuspended job once set"
         causes.append(invalid_value("status.startTime", status.get("startTime"), detail))
     if "SuccessCriteriaMet" in before and "SuccessCriteriaMet" not in met:
