@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.reasons import parse_cause
+from kubechronicle.api.history.secret_values import without_values
 from kubechronicle.api.meta.options import DeleteOptions, parse_delete_options
 from kubechronicle.api.values.objects import Object
 
 KIND: Final = "Transaction"
+SECRET: Final = ("v1", "Secret")
 MOST_CHANGES: Final = 100
 """Changes of one transaction."""
 PATCH_TYPES: Final[Mapping[str, str]] = {
@@ -117,6 +119,24 @@ def _parsed(change: Any, path: str, *, dry_run: bool) -> TransactionChange:
         options=_options(change, path, dry_run=dry_run),
         cause=_cause(change.get("cause"), f"{path}.cause"),
     )
+
+
+def without_secret_values(body: Object, changes: Sequence[TransactionChange]) -> Object:
+    """Return a Transaction without the values of Secrets, for its answer and for audit events.
+
+    Audit policies choose levels by resource, and so a rule about Secrets is none about Transactions. ``changes``: those
+    of the Transaction, parsed.
+    """
+    shown = [
+        _without_values(sent) if (change.api_version, change.kind) == SECRET else sent
+        for sent, change in zip(body["spec"]["changes"], changes, strict=True)
+    ]
+    return {**body, "spec": {**body["spec"], "changes": shown}}
+
+
+def _without_values(change: Object) -> Object:
+    left = {name: value for name, value in change.items() if name != "patch"}
+    return left | {"object": without_values(change["object"])} if "object" in change else left
 
 
 def _cause(value: Any, path: str) -> int:

@@ -24,7 +24,7 @@ from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.history.cells import TRANSACTION
-from kubechronicle.api.history.transactions import TransactionChange, parse_changes
+from kubechronicle.api.history.transactions import TransactionChange, parse_changes, without_secret_values
 from kubechronicle.api.meta.options import CreateOptions, parse_create_options
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.pipeline.patching import APPLY_YAML, STRATEGIC_MERGE_PATCH
@@ -99,8 +99,9 @@ async def commit_together(backend: Backend, request: Request, context: Context, 
     sent = write.body.value
     parse = partial(parse_changes, dry_run=write.target.dry_run)
     changes = await context.turn.run(len(write.body.raw), parse, sent)
+    shown = without_secret_values(sent, changes)
     if context.audit is not None:
-        context.audit.note_object(sent)
+        context.audit.note_object(shown)
     rights = _Rights(backend, context, write)
     types = [await rights.type_of(place, change) for place, change in enumerate(changes)]
     caller = structs.replace(write.caller, who=structs.replace(write.caller.who, verb=TRANSACTION))
@@ -116,7 +117,7 @@ async def commit_together(backend: Backend, request: Request, context: Context, 
         raise _in_place(failed.place, changes[failed.place], failed.error) from None
     finally:
         context.warnings.extend(dict.fromkeys(together.warnings()))
-    answer = {**sent, "status": status_of(results, dry_run=write.target.dry_run)}
+    answer = {**shown, "status": status_of(results, dry_run=write.target.dry_run)}
     return await context.turn.run(0, computed_response, 201, form, rt, answer)
 
 

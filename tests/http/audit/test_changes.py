@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from in_process import MAPS, configmap
 
+from kubechronicle.api.history.secret_values import LAST_APPLIED
 from kubechronicle.http.audit import changes
 from kubechronicle.http.audit.changes import CHANGES, EFFECT, REVISION, TOO_LONG
 from tests.http.audit.test_requests import EVERYTHING, Recorder, audit_of, recording
@@ -81,3 +82,25 @@ async def test_long_differences_and_a_server_that_was_not_asked(
         monkeypatch.setattr(changes, "MOST_COMPARED", 10)
         await server.patch(f"{MAPS}/a", {"data": {"x": "y"}})
         assert annotated(recorder)["changes"] == TOO_LONG
+
+
+async def test_a_transaction_tells_no_values_of_secrets(tmp_path: Path) -> None:
+    """A policy's rule about Secrets is none about transactions: neither the request nor the answer may have them."""
+    named = {"apiVersion": "v1", "kind": "Secret"}
+    metadata = {"name": "s", "namespace": "default", "annotations": {LAST_APPLIED: "hush"}}
+    made = {**named, "metadata": metadata, "stringData": {"a": "hush"}}
+    patched = {**named, "namespace": "default", "name": "t", "patchType": "merge"}
+    patched["patch"] = {"stringData": {"a": "hush"}}
+    plain = {"apiVersion": "v1", **configmap("m", a="b")}
+    sent = [{"verb": "create", "object": made}, {"verb": "patch", **patched}, {"verb": "create", "object": plain}]
+    body = {"apiVersion": "history.kubechronicle.dev/v1", "kind": "Transaction", "spec": {"changes": sent}}
+    async with recording(tmp_path) as (server, recorder):
+        await server.post(SECRETS, {"metadata": {"name": "t"}})
+        answer = await server.post("/apis/history.kubechronicle.dev/v1/transactions", body)
+        event = recorder.last()
+        for shown in (answer, event["requestObject"], event["responseObject"]):
+            assert "hush" not in json.dumps(shown)
+            assert [change["verb"] for change in shown["spec"]["changes"]] == ["create", "patch", "create"]
+            assert shown["spec"]["changes"][2]["object"]["data"] == {"a": "b"}
+        assert (await server.get(f"{SECRETS}/t"))["data"] == {"a": "aHVzaA=="}
+        assert (await server.get(f"{SECRETS}/s"))["data"] == {"a": "aHVzaA=="}
