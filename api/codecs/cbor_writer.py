@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from kubechronicle.api.codecs.cbor import BYTES, FLOATS, LIST, MAP, SIMPLE
 from kubechronicle.api.codecs.errors import EncodeError
-from kubechronicle.api.values.caches import cached
 
 __all__ = ["PREFIX", "encode", "encode_item", "encode_watch_event", "list_opening"]
 
@@ -90,7 +89,6 @@ def _sized(major: int, argument: int) -> bytes:
     raise EncodeError(f"cbor: {argument} has more than 64 bits")
 
 
-@cached(4096)  # objects have the same names of fields
 def _key(name: str) -> bytes:
     data = name.encode()
     return _sized(BYTES, len(data)) + data

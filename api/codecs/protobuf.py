@@ -19,7 +19,6 @@ from kubechronicle.api.codecs.wire.decoders import decoder_of
 from kubechronicle.api.codecs.wire.encoders import encoder_of
 from kubechronicle.api.codecs.wire.table import message_for
 from kubechronicle.api.codecs.wire.values import fields_of, length, varint
-from kubechronicle.api.values.caches import cached
 
 __all__ = [
     "MEDIA_TYPE",
@@ -149,7 +148,6 @@ def _usual_raw(data: bytes) -> tuple[int, int]:
     return (at, end) if data[end:] == _TAIL and end <= len(data) else (0, 0)
 
 
-@cached(1024)  # a client sends the same few kinds again and again
 def _type_meta(data: bytes) -> tuple[str, str]:
     """Return (apiVersion, kind) of the message TypeMeta."""
     texts = {1: "", 2: ""}
@@ -164,7 +162,6 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     return b"%b\n%b\x12%b%b%b" % (PREFIX, _sized_type_meta(api_version, kind), _size(raw), raw, _TAIL)
 
 
-@cached(1024)  # answers are of a few kinds
 def _sized_type_meta(api_version: str, kind: str) -> bytes:
     """Return the message TypeMeta behind its length."""
     version, name = api_version.encode(), kind.encode()

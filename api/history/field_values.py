@@ -42,7 +42,6 @@ _QUOTED: Final = r"\[(['\"])(.*?)\1\]"
 _FILTER: Final = r"\[\?\(\s*@\.([^=\s]+)\s*==\s*(['\"]?)(.*?)\2\s*\)\]"
 
 
-@remembered(256)
 def canonical(path: str) -> str:
     """Return a path in the form of differences.py. ValueError.
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, Final
 
-from kubechronicle.api.managed_fields.path_elements import MAX_CACHED
 from kubechronicle.api.schema.types import ListType
 
 MANY: Final = 6
@@ -27,6 +26,9 @@ KNOWN_BYTES: Final = 256 * 1024
 
 MOST_NAMES: Final = 32
 """Fields of an item in lists whose nodes are kept."""
+
+MAX_KEPT: Final = 128
+"""Characters of a name, key or value in a node that is kept."""
 
 Columns = list[tuple[Any, ...]]
 Shape = tuple[Any, ...]
@@ -62,7 +64,7 @@ def keys_of(names: tuple[str, ...], columns: Columns, kind: ListType) -> tuple[s
 
 def are_short(values: tuple[Any, ...]) -> bool:
     """Return whether all values, one at least, are texts that may be kept."""
-    return {*map(type, values)} == _TEXTS and len(max(values, key=len)) <= MAX_CACHED
+    return {*map(type, values)} == _TEXTS and len(max(values, key=len)) <= MAX_KEPT
 
 
 def shape_of(obj: dict[str, Any]) -> Shape | None:

@@ -14,7 +14,6 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.api.schema.types import SCALAR_ZERO, SET, ListType, ObjectType, Scalar
-from kubechronicle.api.values.caches import remembered
 
 
 class NoPathElement(ValueError):
@@ -63,7 +62,7 @@ def elements_of(items: list[Any], kind: ListType) -> list[str]:
             keys = list(map(itemgetter(name), items))
         except (KeyError, TypeError):  # no key, or no object
             keys = []
-        if keys and _TEXT.issuperset(map(type, keys)) and len(max(keys, key=len)) <= MAX_CACHED:
+        if keys and _TEXT.issuperset(map(type, keys)):
             elements = list(map(_plain_element, repeat(name), keys))
             if "" not in elements:
                 return elements
@@ -96,11 +95,6 @@ def _key_default(name: str, kind: ListType) -> Any:
     return TYPE_KEY_DEFAULTS.get((item.go_name, name))
 
 
-MAX_CACHED: Final = 128
-"""Characters of a key whose element is cached. Names of items return in each object and in each step of an apply."""
-
-
-@remembered(4096)
 def _plain_element(name: str, value: str) -> str:
     """Return the element of an item with one key; "" if its text needs escapes."""
     return f'k:{{"{name}":"{value}"}}' if _PLAIN(value) else ""
@@ -119,7 +113,7 @@ def key_element(item: Any, kind: ListType) -> str:
     name = kind.only_key
     if name is not None:
         value = item.get(name)
-        if value.__class__ is str and len(value) <= MAX_CACHED and (element := _plain_element(name, value)):
+        if value.__class__ is str and (element := _plain_element(name, value)):
             return element
     keys = {}
     for key in kind.keys:

@@ -274,7 +274,6 @@ def _declared_type(declared: Declared) -> Type:
     return ObjectType(declared.definition, atomic=declared.marks.get("map") == ATOMIC)
 
 
-@functools.cache
 def object_type(definition: str) -> ObjectType:
     """Return the type of a kind's definition. KeyError if there is none, TypeError if it is no object."""
     found = definition_type(definition)

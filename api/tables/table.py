@@ -88,14 +88,9 @@ def printer_of(rt: ResourceType) -> Printer:
     return PRINTERS.get(rt.resource, DEFAULT)
 
 
-@remembered(CUSTOM_PRINTERS_KEPT)
-def _definitions(printer: Printer) -> tuple[Mapping[str, Any], ...]:
-    return tuple(column.definition() for column in printer.columns)
-
-
 def column_definitions(rt: ResourceType, *, printer: Printer | None = None) -> list[dict[str, Any]]:
     """Return the columnDefinitions of a kind's tables."""
-    return [dict(definition) for definition in _definitions(printer or printer_of(rt))]
+    return [column.definition() for column in (printer or printer_of(rt)).columns]
 
 
 # -- rows and tables --------------------------------------------------------------------------------------------------

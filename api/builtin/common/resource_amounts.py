@@ -23,7 +23,6 @@ from kubechronicle.api.errors.field_errors import (
     required,
 )
 from kubechronicle.api.values import names, quantity
-from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import Object
 
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
@@ -143,13 +142,6 @@ def quota_resource_name(name: str, field: str) -> list[Cause]:
     return causes
 
 
-@remembered(4096)
-def _is_amount(name: str, given: str) -> bool:
-    """Return whether an amount is valid for a resource; cached, because few pairs recur often."""
-    value = quantity.value_of(given)
-    return value >= 0 and not (is_integer(name) and _is_broken(given))
-
-
 def _is_broken(given: str) -> bool:
     """Return whether an amount in thousandths, which Kubernetes computes in 64 bits, is not whole."""
     return quantity.in_units(given, -3) % 1000 != 0
@@ -157,8 +149,6 @@ def _is_broken(given: str) -> bool:
 
 def amount(name: str, given: str, field: str) -> list[Cause]:
     """Check that an amount is not negative, and is whole where the resource is."""
-    if _is_amount(name, given):
-        return []
     value = quantity.value_of(given)
     causes = [] if value >= 0 else [invalid_value(field, given, NOT_NEGATIVE)]
     if is_integer(name) and _is_broken(given):

@@ -222,7 +222,6 @@ def _string(data: bytes, field: tuple[int, int, int] | None) -> str | None:
 # -- time ------------------------------------------------------------------------------------------------------------
 
 
-@remembered(_TIMES)
 def _seconds_and_nanos(value: str) -> tuple[int, int]:
     if not _RFC3339.fullmatch(value):
         raise EncodeError(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse')
@@ -242,7 +241,6 @@ def write_time(value: str | None) -> str:
     return "" if seconds == _ZERO_TIME else f"\x08{integer(seconds)}\x10\0"
 
 
-@remembered(_TIMES)
 def write_microtime(value: str | None) -> str:
     if not value:
         return ""
