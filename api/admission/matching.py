@@ -37,8 +37,6 @@ EXEMPT_KINDS: Final = frozenset(
     )
 )
 """Kinds that no webhook is asked about."""
-POLICY_KINDS: Final = EXEMPT_KINDS - {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
-"""Kinds that no policy applies to."""
 
 KINDS_KEPT: Final = 4096
 """Kinds of writes whose matches an index keeps."""

@@ -195,10 +195,6 @@ def _time_byte(byte: int) -> str:
     return chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"
 
 
-def _cannot(value: Any, layout: str) -> str:
-    return f"cannot parse {_time_quote(json_text(value))} as {_time_quote(layout)}"
-
-
 def _parse_time(value: str, layout: str) -> datetime:
     found = _TIME.match(value)
     micro = layout is RFC3339_MICRO

@@ -98,11 +98,6 @@ class ProviderChain:
         self._statistics = statistics
 
     @property
-    def encrypts(self) -> bool:
-        """Return whether new values are ciphertext."""
-        return not isinstance(self._links[0][1], Identity)
-
-    @property
     def draws_keys(self) -> bool:
         """Return whether ``draw`` must be called before new values are encrypted."""
         return isinstance(self._links[0][1], DrawsKeys)

@@ -49,7 +49,6 @@ class WebhookBackend:
         self._waiting: deque[AuditEvent] = deque()
         self._bytes = 0
         self._full = trio.Event()
-        self._deliveries: deque[Delivery] = deque()
         self._sending = trio.Semaphore(MOST_SENDING)
         self._in_flight: set[_Batch] = set()
         self._nursery: trio.Nursery | None = None

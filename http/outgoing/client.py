@@ -95,7 +95,6 @@ class Client:
         self._network = network
         self._reach = reach
         self._max_answer = max_answer
-        self._max_connections = max_connections
         self._slots = trio.Semaphore(max_connections)
         self._version: tuple[object, ...] | None = None
         self._credentials: Credentials | None = None

@@ -49,7 +49,6 @@ CONTROL: Final = 10
 """Units of waste of a frame without data. Clients send one every few seconds."""
 KEPT: Final = 64 * 1024
 """Bytes of an incomplete frame that are kept until the rest has come. wsproto reads longer frames in parts."""
-MAX_HEADER: Final = 14
 _WHOLE: Final = 0x80 | BINARY  # the first byte of a binary message of one frame
 _MASKED: Final = 0x80
 _MEDIUM, _LARGE = struct.Struct("!BBH"), struct.Struct("!BBQ")

@@ -224,10 +224,6 @@ def _shown(key: bytes) -> str:
     return key.decode(errors="backslashreplace")
 
 
-def source_name(file: EtcdFile) -> str:
-    return f"etcd snapshot {file.path.name}"
-
-
 async def expected_of(work: EtcdImport) -> Expected:
     """Return the state of the file, read once more. ``work`` has made its survey."""
     expected = Expected()

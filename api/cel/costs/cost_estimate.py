@@ -81,11 +81,6 @@ def estimate(tree: ast.Node, sizes: Sizes, calls: CallEstimate) -> CostSpan:
     return _Coster(sizes, calls).cost(tree)
 
 
-def no_sizes(path: Path) -> int | None:
-    """Return None: the sizes of unlimited data."""
-    return None
-
-
 class _Coster:
     def __init__(self, sizes: Sizes, calls: CallEstimate) -> None:
         self._bounds = sizes

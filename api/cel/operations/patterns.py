@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import re2
@@ -130,10 +130,6 @@ class Pattern:
         allowance = ALLOWANCE.get()
         allowance.check(work * WORK_SECONDS)
         return allowance
-
-    def all_match(self, texts: Iterable[str]) -> bool:
-        """Return whether the pattern is found in each of these texts."""
-        return self._known.issuperset(texts) or all(map(self.matches, texts))
 
     def find(self, text: str) -> str:
         """Return the first match, empty if there is none."""
