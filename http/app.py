@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.history.verdicts import AuditedPolicies
@@ -14,7 +14,6 @@ from kubechronicle.actors.store import Store
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.flow_control.queues import SIZES_GATE
-from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.openapi.schemas import SchemaChoices
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.objects import Object
@@ -41,133 +40,17 @@ from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import Health, HealthCheck, Trouble
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import MetricFilter, Metrics
-from kubechronicle.http.operators import OperatorPages, Slis, answer_ephemeral
+from kubechronicle.http.operators import OperatorPages, Slis
 from kubechronicle.http.outgoing.networks import DIRECT, Networks
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
 from kubechronicle.http.representation.event_encoder import EncoderChoice
+from kubechronicle.http.router import OwnPages, is_served, router
 
 if TYPE_CHECKING:
     from kubechronicle.http.tracing import Tracing
-from collections.abc import Awaitable
-
-from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.http.context import Context, Step
-from kubechronicle.http.flow_control.dumps import DUMPS, dump
-from kubechronicle.http.handlers import history
-from kubechronicle.http.handlers.branch_requests import backend_in
-from kubechronicle.http.handlers.machine import answer_logs, is_log_path
-from kubechronicle.http.handlers.openapi import V2, V3, answer_converted
-from kubechronicle.http.handlers.resources import answer, handle
-from kubechronicle.http.health import page_not_found
-from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.metrics import CONTENT_TYPE
-
-# -- router ------------------------------------------------------------------------------------------------------------
-#
-# The innermost step of the filter chain: choose the handler by the path.
-#
-# A path may belong to another server (aggregation/). Any other belongs to health, metrics, the web page, discovery,
-# OpenAPI or a resource. Paths of history and of branches have the same handlers, except other servers, health, metrics
-# and the page, of which no past is kept.
-
-
-def router(
-    *,
-    health: Health,
-    metrics: Metrics,
-    discovery: Discovery,
-    openapi: OpenApi,
-    backend: Backend,
-    ui: Ui | None = None,
-    aggregation: Aggregation | None = None,
-    flow_control: FlowControl | None = None,
-    pages: OperatorPages | None = None,
-    reset: Reset | None = None,
-    logs: bool = False,
-    reads_only: str = "",
-) -> Step:
-    served = backend.store.served
-
-    def route(request: Request, context: Context) -> Awaitable[Response]:
-        info = context.info
-        if reads_only:
-            history.check_reads(backend, request, context, reads_only)
-        if aggregation is not None and not context.moment and not context.branch:
-            remote = aggregation.routes.find(request.path)
-            if remote is not None:
-                converted = aggregation.openapi.converted(remote) if request.path.startswith(V3) else None
-                if converted is not None:
-                    return answer_converted(request, context, converted)
-                return aggregation.proxy.answer(request, context, remote, backend.drain, backend.kept)
-        if info.is_resource and not context.moment and not context.branch:
-            rt = served.registry.lookup(info.group, info.version, info.resource)
-            if rt is not None:
-                return answer(backend, request, context, rt)
-        return route_other(request, context)
-
-    own_page = _own_pages(health, metrics, ui, flow_control, pages, reset, logs=logs)
-
-    async def route_other(request: Request, context: Context) -> Response:
-        if context.branch:
-            served_there = await backend_in(backend, request, context)
-        else:
-            served_there = await history.backend_at(backend, request, context) if context.moment else backend
-        info, elsewhere = context.info, context.moment or context.branch
-        if info.is_resource:
-            there = served_there.store
-            if not context.moment and not there.registry.versions(info.group):
-                await there.reads.wait_consistent()  # another replica may just have established a definition
-            if there.registry.versions(info.group):
-                return await handle(served_there, request, context)
-            return page_not_found()
-        registry = served_there.store.registry
-        others = aggregation.discovery.others(registry) if aggregation is not None and not elsewhere else None
-        answer = None if elsewhere else await own_page(request, context)
-        if answer is None:
-            answer = await decide_with_answers(partial(discovery.answer, request, context, registry, others))
-        if answer is None:
-            remote = await aggregation.openapi.documents() if others and aggregation and request.path == V2 else ()
-            answer = await openapi.answer(request, context, registry, others.openapi() if others else None, remote)
-        return answer if answer is not None else page_not_found()
-
-    return route
-
-
-def _own_pages(
-    health: Health,
-    metrics: Metrics,
-    ui: Ui | None,
-    flow_control: FlowControl | None,
-    pages: OperatorPages | None,
-    reset: Reset | None,
-    *,
-    logs: bool,
-) -> Callable[[Request, Context], Awaitable[Response | None]]:
-    """Return the handler of pages about this server, of which no past is kept. It returns None for another path."""
-
-    async def answered(request: Request, context: Context) -> Response | None:
-        answer = health.answer(request, context)
-        if answer is None and request.path == "/metrics" and request.method != "DELETE":
-            answer = Response(200, [("content-type", CONTENT_TYPE)], await metrics.exposition_by_thread())
-        if answer is None and flow_control is not None and request.path.startswith(DUMPS):
-            answer = dump(flow_control, request.path, context.query)
-        if answer is None and pages is not None:
-            answer = await pages.answer(request, context.query.as_dict())
-        if answer is None and reset is not None:
-            answer = await answer_ephemeral(reset, request, context)
-        if answer is None and ui is not None:
-            answer = ui.answer(request)
-        if answer is None and logs and is_log_path(request.path):
-            answer = await answer_logs(request)
-        return answer
-
-    return answered
-
-
-# -- app ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +92,22 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recorders:
+    """Records of requests. None: nothing is recorded.
+
+    ``audit``: of requests. ``reads``: of reads, in the database. ``accesses``: of refusals, sessions and tokens.
+    """
+
+    audit: Audit | None = None
+    reads: ReadRecorder | None = None
+    accesses: AccessRecorder | None = None
+    tracing: Tracing | None = None
+
+
+NO_RECORDERS: Final = Recorders()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpApplication:
     """The assembled application. ``drain.begin()`` ends the watches; ``metrics`` accepts further readings.
 
@@ -235,10 +134,7 @@ def build_application(
     aggregation: Aggregation | None = None,
     networks: Networks = DIRECT,
     *,
-    audit: Audit | None = None,
-    tracing: Tracing | None = None,
-    recorder: ReadRecorder | None = None,
-    accesses: AccessRecorder | None = None,
+    recorders: Recorders = NO_RECORDERS,
     branches: Branches | None = None,
     reset: Reset | None = None,
     troubles: Callable[[], Iterable[Trouble]] = tuple,
@@ -247,8 +143,6 @@ def build_application(
 
     ``issuer``: of service account tokens; None if none are issued.
     ``aggregation``: the API groups of other servers; None: there are none.
-    ``audit``: records requests; None: none are recorded. ``recorder``: as well, of reads. ``accesses``: of refusals,
-    sessions and tokens.
     ``branches``: the branches that are open here; None: there are none.
     ``reset``: of a server for tests; None: nobody may reset this one.
     ``troubles``: what fails now, for /readyz.
@@ -270,23 +164,17 @@ def build_application(
     backend = _backend(store, authentication, authorization, settings, issuer, networks, metrics, drain, branches)
     metrics.register(authentication.metrics)
     flow_control = _flow_control(store, settings, metrics)
-    services = _services(
-        store, settings, authentication, authorization, metrics, drain, flow_control, audit, recorder, accesses, tracing
-    )
-    handler = router(
+    services = _services(store, settings, authentication, authorization, metrics, drain, flow_control, recorders)
+    own = OwnPages(
         health=health,
         metrics=metrics,
-        discovery=documents,
-        openapi=openapi,
-        backend=backend,
         ui=ui,
-        aggregation=aggregation,
         flow_control=flow_control,
         pages=pages,
         reset=reset,
         logs=settings.logs,
-        reads_only=settings.reads_only,
     )
+    handler = router(own, documents, openapi, backend, aggregation=aggregation, reads_only=settings.reads_only)
     application = filters.build(services, handler)
     return HttpApplication(
         application=application,
@@ -306,17 +194,14 @@ def _services(
     metrics: Metrics,
     drain: Drain,
     flow_control: FlowControl | None,
-    audit: Audit | None,
-    recorder: ReadRecorder | None,
-    accesses: AccessRecorder | None,
-    tracing: Tracing | None,
+    recorders: Recorders,
 ) -> filters.Services:
     """Return what the filters need."""
     return filters.Services(
         metrics=metrics,
         authentication=authentication,
         authorization=authorization,
-        is_served=partial(_is_served, store),
+        is_served=partial(is_served, store),
         formats=negotiate.WITH_CBOR if settings.features.enabled(negotiate.CBOR_GATE) else negotiate.WITHOUT_CBOR,
         ends_anonymous=settings.features.enabled(ANONYMOUS_GATE),
         constrained_impersonation=settings.features.enabled(impersonation.GATE),
@@ -325,10 +210,10 @@ def _services(
         max_requests_inflight=settings.max_requests_inflight,
         max_mutating_requests_inflight=settings.max_mutating_requests_inflight,
         flow_control=flow_control,
-        tracing=tracing,
-        audit=audit,
-        reads=recorder,
-        accesses=accesses,
+        tracing=recorders.tracing,
+        audit=recorders.audit,
+        reads=recorders.reads,
+        accesses=recorders.accesses,
         edge=settings.edge,
         drain=drain,
     )
@@ -365,12 +250,6 @@ def _documents(
         choices=SchemaChoices.of(settings.features),
     )
     return documents, openapi
-
-
-def _is_served(store: Store, info: RequestInfo) -> bool:
-    """Tell whether the resource and subresource of a request exist."""
-    rt = store.served.registry.lookup(info.group, info.version, info.resource)
-    return rt is not None and (not info.subresource or info.subresource in rt.subresources)
 
 
 def _backend(

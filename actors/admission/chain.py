@@ -8,6 +8,8 @@ another object, such as a quota, it appends the change to ``Attributes.companion
 write or not at all (actors/companion_changes.py). Each may be called several times for one write, so it must be a
 function of its arguments.
 
+The plugins' protocol and the chain that calls it are one contract, so one file of more than 400 lines.
+
 Plugins are indexed by resource and operation at the first such write, so a plugin costs nothing elsewhere.
 
 A plugin whose work depends on the number of other objects, such as quotas, or that asks webhooks, returns it as steps.

@@ -14,7 +14,8 @@ import orjson
 
 from kubechronicle.api.custom.rules.rule import RuleMeasures
 from kubechronicle.api.custom.version import CustomVersion
-from kubechronicle.api.registry.registry import ResourceType, Subresource, version_priority
+from kubechronicle.api.registry.lives import version_priority
+from kubechronicle.api.registry.registry import ResourceType, Subresource
 from kubechronicle.api.selectors.selectable_fields import Getter, dotted
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubechronicle.api.registry.registry import Registry, version_priority
+from kubechronicle.api.registry.lives import version_priority
+from kubechronicle.api.registry.registry import Registry
 
 OWN_GROUP: Final = "apiregistration.k8s.io"
 """The group of APIServices themselves. It is always served here, and comes first in discovery."""

@@ -18,8 +18,8 @@ from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import DEFAULT, PROGRAM, EffectiveVersion
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.kinds.reading import Declared
-from kubechronicle.api.registry.lives import life_of
-from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource, version_priority
+from kubechronicle.api.registry.lives import life_of, version_priority
+from kubechronicle.api.registry.registry import Registry, ResourceType, Subresource
 from kubechronicle.api.registry.resources import STORED_AS
 from kubechronicle.api.values.steps import Steps
 

@@ -1,4 +1,5 @@
-"""The life of API versions: their introduction, deprecation and removal, which api/kinds has for every kind.
+"""The life of API versions: their introduction, deprecation and removal, which api/kinds has for every kind; their
+order.
 
 Of removed versions, --runtime-config can enable those of the table LEGACY again. Their conversions are in the folders
 of their groups. Objects are always stored in the present version.
@@ -6,6 +7,7 @@ of their groups. Objects are always stored in the present version.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -78,3 +80,17 @@ _VERSIONS: Final = (
 
 LEGACY: Final[Mapping[tuple[str, str], Legacy]] = {(each.group, each.version): each for each in _VERSIONS}
 """(group, version) -> its record, in the order of discovery."""
+
+
+_VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_STAGES: Final = {None: 0, "beta": 1, "alpha": 2}
+
+
+def version_priority(version: str) -> tuple[int, int, int, str]:
+    """Return the sort key of Kubernetes' version order: v10, v2, v1, v11beta2, v3beta1, v12alpha1, then any others by
+    name (apimachinery ``version.CompareKubeAwareVersionStrings``, highest first)."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return (3, 0, 0, version)
+    major, stage, minor = match.groups()
+    return (_STAGES[stage], -int(major), -int(minor or 0), "")

@@ -17,7 +17,6 @@ remains a consistent snapshot.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -29,7 +28,7 @@ from kubechronicle.api.features.versions import Release
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry import resources as table
 from kubechronicle.api.registry.groups import HISTORY
-from kubechronicle.api.registry.lives import LEGACY, NO_LIFE, life_of
+from kubechronicle.api.registry.lives import LEGACY, NO_LIFE, life_of, version_priority
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -298,20 +297,6 @@ class Registry:
 
 def _plural(rt: ResourceType) -> str:
     return rt.plural
-
-
-_VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
-_STAGES: Final = {None: 0, "beta": 1, "alpha": 2}
-
-
-def version_priority(version: str) -> tuple[int, int, int, str]:
-    """Return the sort key of Kubernetes' version order: v10, v2, v1, v11beta2, v3beta1, v12alpha1, then any others by
-    name (apimachinery ``version.CompareKubeAwareVersionStrings``, highest first)."""
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        return (3, 0, 0, version)
-    major, stage, minor = match.groups()
-    return (_STAGES[stage], -int(major), -int(minor or 0), "")
 
 
 def serving(types: Iterable[ResourceType]) -> Registry:

@@ -23,13 +23,13 @@ from typing import Final
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import PROGRAM, Release
+from kubechronicle.api.registry.lives import version_priority
 from kubechronicle.api.registry.registry import (
     Registry,
     ResourceType,
     builtin_registry,
     known_registry,
     serving,
-    version_priority,
 )
 from kubechronicle.api.registry.resources import GATES
 from kubechronicle.api.values.objects import parse_bool

@@ -22,9 +22,9 @@ state keeps its contents.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -32,6 +32,7 @@ from uuid import UUID, uuid4
 import trio
 
 from kubechronicle.eventlog.erasure import statements
+from kubechronicle.eventlog.erasure.archived import ErasedFile, Rewriter, next_matching, step_to
 from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasurePlan, ErasureRequest, ErasureResult, ObjectExists
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.integrity import erasures
@@ -44,14 +45,6 @@ from kubechronicle.eventlog.postgres.session import Row, Session
 from kubechronicle.eventlog.postgres.sql import APPEND
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Rejected, Transaction, Who
 from kubechronicle.eventlog.retention import archives
-
-
-@dataclass(slots=True)
-class _ErasedFile:
-    """An archive to rewrite. ``steps``: the erasures (part, id) that a row lacks, by revision."""
-
-    archive: archives.Archive
-    steps: dict[int, list[tuple[ErasedPart, str]]] = field(default_factory=dict)
 
 
 class Held(Exception):
@@ -67,7 +60,7 @@ class Eraser:
         self._archive = archive
         self._id = str(uuid4())
         self._tables: list[str] = []
-        self._files: list[_ErasedFile] = []
+        self._files: list[ErasedFile] = []
         self._archived: list[Tombstone] = []  # of archived rows that are erased now
         self._stays: int | None = None
         self._entries: dict[str, Erasure] = {}
@@ -91,7 +84,7 @@ class Eraser:
             if archive is not None:
                 await trio.to_thread.run_sync(archives.remove_unfinished, archive, log_id)
                 for existing in await trio.to_thread.run_sync(archives.of_log, archive, log_id):
-                    eraser._files.append(_ErasedFile(existing))
+                    eraser._files.append(ErasedFile(existing))
             yield eraser
 
     async def plan(self) -> ErasurePlan:
@@ -156,7 +149,7 @@ class Eraser:
         async with shared_appends(self._session):
             await self._erase_from_database(result, author)
         for file in self._files:
-            await trio.to_thread.run_sync(archives.rewrite, file.archive, _Rewriter(file.steps))
+            await trio.to_thread.run_sync(archives.rewrite, file.archive, Rewriter(file.steps))
             result.files += 1
         return result
 
@@ -342,15 +335,15 @@ class Eraser:
 
     # Archives
 
-    async def _plan_archive(self, file: _ErasedFile, plan: ErasurePlan) -> None:
+    async def _plan_archive(self, file: ErasedFile, plan: ErasurePlan) -> None:
         """Find the rows of an archive to erase, and those that are erased only in the database."""
         archived = archives.rows_of(file.archive)
-        while chunk := await trio.to_thread.run_sync(_next_matching, archived, self._request, self._stays):
+        while chunk := await trio.to_thread.run_sync(next_matching, archived, self._request, self._stays):
             known = await self._tombstones([row.revision for row in chunk])
             for row in chunk:
                 self._plan_row(file, row, known.get(row.revision, []), plan)
 
-    def _plan_row(self, file: _ErasedFile, row: ArchivedRow, known: Sequence[Tombstone], plan: ErasurePlan) -> None:
+    def _plan_row(self, file: ErasedFile, row: ArchivedRow, known: Sequence[Tombstone], plan: ErasurePlan) -> None:
         digests = erasures.digest_history(row.digest, known)
         if digests is None or row.content not in digests:
             raise LogCorrupt(f"revision {row.revision} was edited; `kubechronicle verify` shows details")
@@ -361,7 +354,7 @@ class Eraser:
                 raise LogCorrupt(
                     f"no erasure of revision {row.revision} is recorded; `kubechronicle verify` shows details"
                 )
-            part, columns = _step_to(digest, columns, erasure)
+            part, columns = step_to(digest, columns, erasure)
             steps.append((part, erasure.id))
         wanted = self._part(columns)
         if wanted is None:
@@ -375,42 +368,6 @@ class Eraser:
         plan.bytes += len(row.columns["object"])
         plan.resources.add(row.columns["resource"])
         plan.extend((row.revision, row.columns["committed_at"]))
-
-
-def _step_to(digest: bytes, columns: erasures.Columns, erasure: Erasure) -> tuple[ErasedPart, dict[str, Any]]:
-    """Return the part that an erasure has removed of a row, and the columns that it left, which have the digest."""
-    for part in erasures.PARTS[erasure.scope]:
-        left = erasures.erased_columns(columns, part, erasure.id)
-        if columns_digest(left, (digest,)) == digest:
-            return part, left
-    raise LogCorrupt(f"revision {columns['revision']} was edited; `kubechronicle verify` shows details")
-
-
-class _Rewriter:
-    """Returns the columns of an archived row after its erasures; None: the row does not change."""
-
-    def __init__(self, steps: Mapping[int, Sequence[tuple[ErasedPart, str]]]) -> None:
-        self._steps = steps
-
-    def __call__(self, row: ArchivedRow) -> Mapping[str, Any] | None:
-        steps = self._steps.get(row.revision)
-        if steps is None:
-            return None
-        columns: Mapping[str, Any] = row.columns
-        for part, erasure in steps:
-            columns = erasures.erased_columns(columns, part, erasure)
-        return columns
-
-
-def _next_matching(archived: Iterator[ArchivedRow], request: ErasureRequest, stays: int | None) -> list[ArchivedRow]:
-    """Return the next rows to erase, at most a chunk; [] at the end."""
-    chunk: list[ArchivedRow] = []
-    for row in archived:
-        if request.part(row.columns) is not None and row.revision != stays:
-            chunk.append(row)
-            if len(chunk) == statements.CHUNK:
-                break
-    return chunk
 
 
 def _text(value: Any) -> str | None:

@@ -146,6 +146,17 @@ async def verify(
             revision = contradicting[0][0]
             problem = ChainProblem(revision=revision, message="the table of live objects contradicts the log")
         problem = problem or await compare_state(session, check, drop_check, checkpoints, moves)
+    return _verdict(problem, check, archive_check, drop_check, moves)
+
+
+def _verdict(
+    problem: ChainProblem | None,
+    check: ChainCheck,
+    archive_check: _ArchiveCheck,
+    drop_check: DropCheck,
+    moves: Sequence[MarkMove],
+) -> LogVerdict:
+    erased = () if problem else check.erasures.entries.values()
     return LogVerdict(
         problem=problem,
         revision=check.revision,
@@ -157,9 +168,7 @@ async def verify(
         jumps=tuple(check.jumps),
         drops=tuple(drop_check.drops),
         moves=tuple(moves),
-        erasures=()
-        if problem
-        else tuple((entry, check.erasures.ranges(entry.id)) for entry in check.erasures.entries.values()),
+        erasures=tuple((entry, check.erasures.ranges(entry.id)) for entry in erased),
     )
 
 

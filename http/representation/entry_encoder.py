@@ -13,6 +13,8 @@ Custom resources are spliced as long as the present schema changes nothing in th
 Other frequent encodings (protobuf, rows of tables, metadata, other versions) are cached by entry (encoding_cache.py).
 Long lists are sent in chunks (list_body.py), and their encoding pauses for other tasks. Each request has its own
 EntryEncoder. Events of a watch: event_encoder.py.
+
+Objects and lists share each choice of a form, so this is one class, and one file of more than 400 lines.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import add_anchors, read_checkpoints
 from kubechronicle.ops.maintenance.other_databases import tell_of_others
-from kubechronicle.ops.maintenance.witness import WitnessFlags, proof_of_log
+from kubechronicle.ops.maintenance.witness import Proof, WitnessFlags, proof_of_log
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.progress import ProgressLine
 from kubechronicle.ops.server.encryption.chains import EncryptionPlan, encryption_plan
@@ -138,47 +138,85 @@ async def run_verify(
         return 1
     async with maintenance_database(settings) as url, open_session(url, application="kubechronicle verify") as session:
         try:
-            proof = await proof_of_log(session, witness)
-            if problem := proof.problem or add_anchors(anchors, proof.checkpoints):
-                terminal.stderr().line(problem)
-                return 1
-            noted = [*signed, *proof.checkpoints]
-            log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
-            archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
-            with ProgressLine("verifying") as progress:
-                verdict = await verify(
-                    session,
-                    anchors=anchors,
-                    log_ids={checkpoint.log_id for checkpoint in noted},
-                    archived=archived,
-                    checkpoints=noted,
-                    progress=progress,
-                )
-            contents = None if encryption is None else await check_contents(session, encryption)
-            different, uncompared = await differences(session)
-            await tell_of_others(session)
-        except archives.ArchiveError as error:
+            found = await _check_database(session, encryption, anchors, signed, archive, witness)
+        except (archives.ArchiveError, _NoProof) as error:
             terminal.stderr().line(str(error))
             return 1
-    for each in different:
-        terminal.stderr().line(each)
+    return _report(found, signed, archives_read=archive is not None)
+
+
+class _NoProof(Exception):
+    """The tokens of witnesses contradict the log, or each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """The results of all checks of a database.
+
+    ``contents``: None without a configuration of encryption.
+    ``different``: a line for each definition that is not this version's; ``uncompared``: why none was compared, or "".
+    """
+
+    verdict: LogVerdict
+    proof: Proof
+    contents: ContentsVerdict | None
+    different: Sequence[str]
+    uncompared: str
+
+
+async def _check_database(
+    session: Session,
+    encryption: EncryptionPlan | None,
+    anchors: dict[int, bytes],
+    signed: Sequence[Checkpoint],
+    archive: Path | None,
+    witness: WitnessFlags,
+) -> _Checked:
+    """Check the chain, the encrypted contents and the definitions. ArchiveError, _NoProof."""
+    proof = await proof_of_log(session, witness)
+    if problem := proof.problem or add_anchors(anchors, proof.checkpoints):
+        raise _NoProof(problem)
+    noted = [*signed, *proof.checkpoints]
+    log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
+    archived = archives.rows_of_all(archives.of_log(archive, log_id)) if archive is not None else ()
+    with ProgressLine("verifying") as progress:
+        verdict = await verify(
+            session,
+            anchors=anchors,
+            log_ids={checkpoint.log_id for checkpoint in noted},
+            archived=archived,
+            checkpoints=noted,
+            progress=progress,
+        )
+    contents = None if encryption is None else await check_contents(session, encryption)
+    different, uncompared = await differences(session)
+    await tell_of_others(session)
+    return _Checked(verdict=verdict, proof=proof, contents=contents, different=different, uncompared=uncompared)
+
+
+def _report(found: _Checked, signed: Sequence[Checkpoint], *, archives_read: bool) -> int:
+    """Print the results; return the exit code."""
+    out, errors, verdict = terminal.stdout(), terminal.stderr(), found.verdict
+    for each in found.different:
+        errors.line(each)
     if verdict.problem is not None:
         where = f"revision {verdict.problem.revision}: " if verdict.problem.revision else ""
-        terminal.stderr().line(f"{where}{verdict.problem.message}")
+        errors.line(f"{where}{verdict.problem.message}")
         return 1
-    _print_verified(verdict, signed, archives_read=archive is not None)
-    terminal.stdout().lines("".join(f"{line}\n" for line in proof.summary(verdict.revision)))
-    if uncompared:
-        terminal.stdout().line(f"the definitions of the database were not compared: {uncompared}")
-    elif not different:
-        terminal.stdout().line("the definitions of the database are those of this version")
-    if different:
+    _print_verified(verdict, signed, archives_read=archives_read)
+    out.lines("".join(f"{line}\n" for line in found.proof.summary(verdict.revision)))
+    if found.uncompared:
+        out.line(f"the definitions of the database were not compared: {found.uncompared}")
+    elif not found.different:
+        out.line("the definitions of the database are those of this version")
+    if found.different:
         return 1
+    contents = found.contents
     if contents is not None:
-        terminal.stdout().line(f"decrypted {contents.readable} encrypted revisions")
+        out.line(f"decrypted {contents.readable} encrypted revisions")
         if contents.unreadable:
             problem = f"{contents.unreadable} encrypted revisions cannot be decrypted, the first: {contents.reason}"
-            terminal.stderr().line(f"revision {contents.first}: {problem}")
+            errors.line(f"revision {contents.first}: {problem}")
             return 1
     return 0
 

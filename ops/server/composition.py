@@ -35,7 +35,7 @@ from kubechronicle.eventlog.reset import Reset
 from kubechronicle.eventlog.restarts import TaskFailures
 from kubechronicle.http.aggregation.discovery import Aggregation
 from kubechronicle.http.aggregation.foreign_objects import RemoteObjects
-from kubechronicle.http.app import HttpApplication, build_application
+from kubechronicle.http.app import HttpApplication, Recorders, build_application
 from kubechronicle.http.audit.accesses import AccessRecorder
 from kubechronicle.http.audit.audit import AuditParts
 from kubechronicle.http.audit.reads import ReadRecorder
@@ -179,10 +179,12 @@ def _application(
         plan.issuer,
         aggregation,
         parts.egress.networks,
-        audit=parts.audit.audit if parts.audit is not None else None,
-        tracing=parts.tracing.tracing if parts.tracing is not None else None,
-        recorder=parts.recorder,
-        accesses=parts.accesses,
+        recorders=Recorders(
+            audit=parts.audit.audit if parts.audit is not None else None,
+            reads=parts.recorder,
+            accesses=parts.accesses,
+            tracing=parts.tracing.tracing if parts.tracing is not None else None,
+        ),
         branches=parts.branches,
         reset=_reset(storage.main, plan),
         troubles=partial(_troubles, failures, plan),

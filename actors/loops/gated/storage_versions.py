@@ -33,7 +33,8 @@ from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.features.versions import EffectiveVersion
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.discovery import stored_as
-from kubechronicle.api.registry.registry import Registry, ResourceType, version_priority
+from kubechronicle.api.registry.lives import version_priority
+from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 GATE: Final = "StorageVersionAPI"

@@ -7,7 +7,7 @@ a list of type map. Items of other lists are not correlated: such a list is equa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kubechronicle.api.custom.schema.structure import SchemaNode
@@ -50,22 +50,13 @@ class Correlated:
         if node.list_type != "map" or self.old.__class__ is not list or value.__class__ is not list:
             return None
         if self._old_items is None:
-            self._old_items = self._keyed()
+            self._old_items = _keyed(self.old, node.map_keys) if node.type == "array" else {}
         keys = identity(value[position], node.map_keys)
         old = None if keys is None else self._old_items.get(keys)
         if old is None or node.items is None:
             return None
         found = self._children[position] = Correlated(value[position], old, node.items)
         return found
-
-    def _keyed(self) -> dict[Hashable, Any]:
-        keyed: dict[Hashable, Any] = {}
-        if self.node.type == "array" and self.node.map_keys:
-            for item in self.old:
-                keys = identity(item, self.node.map_keys)
-                if keys is not None:
-                    keyed.setdefault(keys, item)
-        return keyed
 
     def equal(self) -> bool:
         """Return whether the value is unchanged. The order of the items of a list of type map does not matter."""
@@ -87,6 +78,37 @@ class Correlated:
                     break
         self._equal = equal
         return equal
+
+
+class StoredItems:
+    """The items of a list of type map by their keys; of two with the same keys, the first one.
+
+    Other lists have none: only items with keys are compared (KEP-2876, transition rules).
+    """
+
+    __slots__ = ("_items", "_keys")
+
+    def __init__(self, schema: Mapping[str, Any], items: Any) -> None:
+        """``items``: the stored value, of any type."""
+        is_map = schema.get("type") == "array" and schema.get("x-kubernetes-list-type") == "map"
+        self._keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if is_map and type(items) is list else ()
+        self._items = _keyed(items, self._keys)
+
+    def get(self, item: Any) -> Any:
+        """Return the stored item with the keys of ``item``, None if there is none."""
+        keys = identity(item, self._keys) if self._items else None
+        return None if keys is None else self._items.get(keys)
+
+
+def _keyed(items: Sequence[Any], keys: Sequence[str]) -> dict[Hashable, Any]:
+    """Return the items that have an identity by it; none without keys."""
+    keyed: dict[Hashable, Any] = {}
+    if keys:
+        for item in items:
+            known = identity(item, keys)
+            if known is not None:
+                keyed.setdefault(known, item)
+    return keyed
 
 
 def identity(item: Any, keys: Sequence[str]) -> Hashable | None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kubechronicle.api.registry.registry import ResourceType, builtin_registry, version_priority
+from kubechronicle.api.registry.lives import version_priority
+from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 
 REGISTRY = builtin_registry()
 
