@@ -94,7 +94,7 @@ export function cluster({ query, go, signal }) {
   /** Return the namespaces and the revision of the moment. Without the right to list namespaces, only the chosen one. */
   async function then() {
     try {
-      return await past.namespaces();
+      return await past.namespaces(namespace);
     } catch (error) {
       if (!(error instanceof ApiError) || error.code !== 403) throw error;
       const bound = /^\d+$/.test(state.at) ? { "revision.to": state.at } : { "time.to": state.at };
@@ -158,9 +158,9 @@ export function cluster({ query, go, signal }) {
       if (!(error instanceof ApiError) || error.code !== 403) throw error;
     }
     const entries = names.map((name) => entry(name, name, { ns: name, kind: state.kind, name: "" }, name === state.ns, changed.get(name)));
-    if (!names.includes(namespace) && !outside) entries.unshift(h("li", {}, h("span.note", {}, `There was no namespace ${namespace}.`)));
+    if (!names.includes(namespace) && !outside) entries.unshift(h("li", {}, h("p.note", {}, `There was no namespace ${namespace}.`)));
     entries.unshift(entry("outside of namespaces", "outside of namespaces", { ns: OUTSIDE, kind: "", name: "" }, outside, changed.get("")));
-    spaces.replaceChildren(h("h2.unseen", {}, "Namespaces"), h("ul", {}, entries), more ? h("p.note", {}, `The first ${names.length} are shown.`) : "");
+    spaces.replaceChildren(h("h2.unseen", {}, "Namespaces"), h("ul", {}, entries), more ? h("p.note", {}, `Of more namespaces, ${names.length} are shown.`) : "");
     const chosen = spaces.querySelector("[aria-current]");
     (chosen?.parentNode ?? spaces).append(kinds);
     narrow();

@@ -35,10 +35,16 @@ export class Past {
     return get(`${this.prefix}${path}`, query, this.signal, lacking, undefined, METADATA);
   }
 
-  /** Return the namespaces, and the revision of the moment. */
-  async namespaces() {
-    const found = await this.#list("api/v1/namespaces", { limit: PAGE }, "list on namespaces");
-    return { names: (found.items ?? []).map((each) => each.metadata.name), more: Boolean(found.metadata.continue), revision: Number(found.metadata.resourceVersion) };
+  /** Return the first namespaces and, if it was there, the chosen one, and the revision of the moment. */
+  async namespaces(chosen) {
+    const list = async (options) => {
+      const { items, metadata } = await this.#list("api/v1/namespaces", options, "list on namespaces");
+      return { names: (items ?? []).map((each) => each.metadata.name), more: Boolean(metadata.continue), revision: Number(metadata.resourceVersion) };
+    };
+    const first = await list({ limit: PAGE });
+    if (!chosen || !first.more || first.names.includes(chosen)) return first;
+    const { names } = await list({ fieldSelector: `metadata.name=${chosen}` });
+    return { ...first, names: [...first.names, ...names] };
   }
 
   /** Return the kinds of a revision that can be listed: [{resource, kind, name, namespaced, root}], each in its first version. */

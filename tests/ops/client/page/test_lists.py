@@ -235,3 +235,33 @@ async def test_the_tree_of_an_object(chromium: Browser, served: Served) -> None:
     assert labels == ["2 changes, not there at first", "1 change, not there at first"]
     assert "data.size: 3 → 5" in await page.text(".story")
     assert not page.errors
+
+
+@pytest.fixture
+def crowded() -> Iterator[str]:
+    """Return the URL of a cluster with so many namespaces that `default` is not on the first page of their list."""
+    executable()
+    with server_in_thread(ui=True) as running:
+        for number in range(500):
+            running.ask("POST", "/api/v1/namespaces", {"metadata": {"name": f"a-team-with-a-long-name-{number:03}"}})
+        with Loopback(InThread(running, ADMIN)) as loopback:
+            threading.Thread(target=loopback.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+            yield loopback.url
+            loopback.shutdown()
+
+
+async def test_the_chosen_namespace_of_many_is_shown(chromium: Browser, crowded: str) -> None:
+    page = await chromium.page(crowded + "#/cluster?ns=default")
+    await page.wait(SETTLED)
+    text = await page.text("main")
+    assert "There was no namespace" not in text
+    assert "Of more namespaces, 501 are shown." in text
+    assert "default" in await page.text(".tree [aria-current]")
+    await go_to(page, "#/cluster?ns=nowhere")
+    assert "There was no namespace nowhere." in await page.text("main")
+    overlapped = """(() => {
+        const [note, next] = ["li .note", "li:has(.note) + li"].map((each) => document.querySelector(each));
+        return note.getBoundingClientRect().bottom > next.getBoundingClientRect().top;
+    })()"""
+    assert not await page.eval(overlapped)
+    assert not page.errors
