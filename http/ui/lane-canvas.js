@@ -165,10 +165,8 @@ export class LaneCanvas {
     }
   }
 
-  // Names are long and end with what differs: their beginning is cut.
   #fitted(name) {
-    const most = Math.floor((this.names - 16) / this.letter);
-    return name.length > most ? `…${name.slice(1 - most)}` : name;
+    return fitted(name, Math.floor((this.names - 16) / this.letter));
   }
 
   #axis() {
@@ -192,4 +190,14 @@ export class LaneCanvas {
       if (x >= this.names) c.fillRect(x - 1, 0, 2, this.height);
     }
   }
+}
+
+/** Return a name of at most ``most`` letters. Names end with what differs, so their beginning is cut: that of the
+ * namespace, too, as lanes of several namespaces often have one name. */
+export function fitted(name, most) {
+  const end = (text, letters) => (text.length > letters ? `…${text.slice(1 - letters)}` : text);
+  const [space, rest] = name.split("  ");
+  if (name.length <= most || rest === undefined || most < 18) return end(name, most);
+  const kept = end(space, Math.max(Math.floor(most / 3), most - 2 - rest.length));
+  return `${kept}  ${end(rest, most - 2 - kept.length)}`;
 }

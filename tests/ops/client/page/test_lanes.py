@@ -145,3 +145,13 @@ async def test_a_frame_of_50_000_changes(chromium: Browser, url: str, by: str, r
     record_property(by, figures)
     assert median < FRAME, figures
     assert not page.errors
+
+
+async def test_the_labels_of_long_names_tell_lanes_apart(chromium: Browser, url: str) -> None:
+    page = await chromium.page(url + "#/lanes")
+    await page.wait(SETTLED)
+    names = ["shop  pods/web", "a-long-team-364  configmaps/config-0055", "a-long-team-365  configmaps/config-0055"]
+    script = "import('./lane-canvas.js').then(({fitted}) => %s.map((each) => fitted(each, %d)))"
+    labels = await page.eval(script % (json.dumps(names), 25))
+    assert labels == ["shop  pods/web", "…eam-364  …ps/config-0055", "…eam-365  …ps/config-0055"]
+    assert await page.eval(script % (json.dumps(names[:2]), 14)) == ["shop  pods/web", "…s/config-0055"]
