@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from kubechronicle.api.history.cells import action_of, changed_cell, object_cell, user_named
+from kubechronicle.api.history.cells import MARK as DELETION_MARK
+from kubechronicle.api.history.cells import TRANSACTION, action_of, changed_cell, object_cell, user_named
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import output, sources
@@ -154,11 +155,15 @@ def _search(session: Session) -> Search:
 
 
 class Group:
-    """The changes of one group. ``scopes``: the lists with its changes. ``selectors``: field selectors for them."""
+    """The changes of one group. ``scopes``: the lists with its changes. ``selectors``: field selectors for them.
+
+    ``in_transactions``: there are updates by Transactions.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.counts = Counter[str]()
+        self.in_transactions = False
         self.scopes: dict[Scope, None] = {}
         self.selectors: dict[str, str] = {}
 
@@ -188,7 +193,21 @@ def _read_groups(session: Session, query: RevisionQuery) -> tuple[list[Group], i
             group = found.setdefault(name, Group(name))
             group.counts[_operation(each)] += each["changes"]
             group.scopes[scope], group.selectors = None, grouping.selectors(each)
+            if each["operation"] == "Update" and each["verb"] == TRANSACTION:
+                group.in_transactions = True
+    for group in found.values():
+        if group.in_transactions:
+            marks = _marks_in_transactions(session, query, group)
+            group.counts += Counter({MARK: marks})
+            group.counts["Update"] -= marks
     return sorted(found.values(), key=lambda group: (-group.total, group.name)), total
+
+
+def _marks_in_transactions(session: Session, query: RevisionQuery, group: Group) -> int:
+    """Return the number of marks for deletion that Transactions made: their verb does not tell, but the change does."""
+    fields = {"operation": "Update", "request.verb": TRANSACTION, "changed": DELETION_MARK}
+    part = query.replaced(scopes=list(group.scopes), fields={**query.fields, **group.selectors, **fields}, limit=0)
+    return sum(1 for _ in read_revisions(session.client, part))
 
 
 def _operation(group: Mapping[str, str]) -> str:

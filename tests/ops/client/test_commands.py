@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from in_process import JOE
+from server_in_thread import Running
 
 from kubechronicle.ops.client import completion
 
 Chronicle = Callable[..., Any]
+HISTORY = "history.kubechronicle.dev/v1"
 
 
 def headings(text: str) -> list[str]:
@@ -221,6 +223,22 @@ def test_between(chronicle: Chronicle, shop: tuple[str, int]) -> None:
     everywhere = chronicle("between", str(revision - 4), "now", "-A", "--by", "object").out
     assert f"deployments.apps/web -n {name}  3  1 created, 2 changed\n" in everywhere
     assert f"\nnamespaces/{name} " in everywhere
+
+
+def test_between_counts_the_marks_of_a_transaction(
+    chronicle: Chronicle, shop: tuple[str, int], running: Running
+) -> None:
+    name, _ = shop
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": name}
+    metadata = {"name": "kept", "namespace": name, "finalizers": ["example.com/keep"]}
+    made = running.ask("POST", f"/api/v1/namespaces/{name}/configmaps", {"metadata": metadata})
+    patch = {"verb": "patch", **reference, "name": "new", "patchType": "merge", "patch": {"data": {"a": "b"}}}
+    changes = [{"verb": "delete", **reference, "name": "kept"}, patch]
+    transaction = {"apiVersion": HISTORY, "kind": "Transaction", "spec": {"changes": changes}}
+    running.ask("POST", f"/apis/{HISTORY}/transactions", transaction)
+    span = (made["metadata"]["resourceVersion"], "now", "-n", name)
+    for by in ("user", "kind"):
+        assert "  2  1 changed, 1 marked for deletion\n" in chronicle("between", *span, "--by", by).out
 
 
 # -- at ---------------------------------------------------------------------------------------------------------------
