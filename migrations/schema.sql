@@ -832,10 +832,10 @@ end $$;
 -- The legal holds that are in force (ops/maintenance/hold.py): objects of the log itself. Neither retention nor erasure
 -- takes what they cover.
 create function kubechronicle.holds()
-returns table (hold text, revision bigint, resource text, namespace text, name text, reason text, by text)
+returns table (hold text, revision bigint, resource text, namespace text, name text, reason text, by text, selector text)
 language sql stable as $$
     select r.name, e.revision, r.object #>> '{spec,resource}', r.object #>> '{spec,namespace}', r.object #>> '{spec,name}',
-        r.object #>> '{spec,reason}', r.object #>> '{spec,by}'
+        r.object #>> '{spec,reason}', r.object #>> '{spec,by}', coalesce(r.object #>> '{spec,selector}', '')
     from kubechronicle.live e cross join lateral (
         select l.name, l.object from kubechronicle.log l where l.revision = e.revision union all
         select k.name, k.object from kubechronicle.kept k where k.revision = e.revision limit 1) r
@@ -848,9 +848,11 @@ $$;
 -- is recorded.
 create function kubechronicle.move_marks(rest bigint, of jsonb, actor text, reason text) returns void language plpgsql as $$
 declare
-    held text[] := array(select distinct h.resource from kubechronicle.holds() h);
+    held text[];
 begin
     perform from kubechronicle.state for update;
+    -- Under the lock, as a hold may have begun while this waited for it.
+    held := array(select distinct h.resource from kubechronicle.holds() h);
     if '*' = any (held) then
         return;
     end if;
@@ -1384,7 +1386,7 @@ select server, since, until, lost, clean, policy from kubechronicle.read_recordi
 
 -- The legal holds in force.
 create view chronicle.holds with (security_barrier) as
-select h.hold, h.revision, h.resource, h.namespace, h.name, h.reason, h.by from kubechronicle.holds() h;
+select h.hold, h.revision, h.resource, h.namespace, h.name, h.reason, h.by, h.selector from kubechronicle.holds() h;
 
 -- The moves of marks, below which history is compacted.
 create view chronicle.mark_moves with (security_barrier) as

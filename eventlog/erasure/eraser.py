@@ -33,6 +33,7 @@ import trio
 
 from kubechronicle.eventlog.erasure import statements
 from kubechronicle.eventlog.erasure.archived import ErasedFile, Rewriter, next_matching, step_to
+from kubechronicle.eventlog.erasure.holds import Holds, SelectorReader
 from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasurePlan, ErasureRequest, ErasureResult, ObjectExists
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.integrity import erasures
@@ -47,16 +48,15 @@ from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Reject
 from kubechronicle.eventlog.retention import archives
 
 
-class Held(Exception):
-    """A legal hold covers what is to be erased."""
-
-
 class Eraser:
     """One erasure. Made by ``locked``."""
 
-    def __init__(self, session: Session, request: ErasureRequest, archive: Path | None) -> None:
+    def __init__(
+        self, session: Session, request: ErasureRequest, archive: Path | None, selector_of: SelectorReader
+    ) -> None:
         self._session = session
         self._request = request
+        self._holds = Holds(session, request, selector_of, archives_read=archive is not None)
         self._archive = archive
         self._id = str(uuid4())
         self._tables: list[str] = []
@@ -74,13 +74,17 @@ class Eraser:
         request: ErasureRequest,
         *,
         archive: Path | None,
+        selector_of: SelectorReader,
         on_wait: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[Eraser]:
-        """Hold the lock of retention within the block. ``on_wait`` is called if the lock is held by another."""
+        """Hold the lock of retention within the block. ``on_wait`` is called if the lock is held by another.
+
+        ``selector_of``: reads the label selectors of legal holds.
+        """
         await session.execute("set statement_timeout = 0")
         async with held(session, MAINTENANCE, on_wait=on_wait):
             head, log_id = (await session.fetch("select revision, log_id from kubechronicle.head"))[0]
-            eraser = cls(session, replace(request, last=min(request.last, head)), archive)
+            eraser = cls(session, replace(request, last=min(request.last, head)), archive, selector_of)
             if archive is not None:
                 await trio.to_thread.run_sync(archives.remove_unfinished, archive, log_id)
                 for existing in await trio.to_thread.run_sync(archives.of_log, archive, log_id):
@@ -89,10 +93,10 @@ class Eraser:
 
     async def plan(self) -> ErasurePlan:
         """Find the rows to erase. Held, ObjectExists, ArchiveError."""
-        await self._check_holds()
+        self._tables = [row["name"] for row in await self._session.fetch(statements.TABLES)]
+        await self._holds.check(self._tables)
         await self._check_gone()
         plan = ErasurePlan()
-        self._tables = [row["name"] for row in await self._session.fetch(statements.TABLES)]
         condition, arguments = self._condition()
         for table in self._tables:
             statement = statements.TOTALS.format(table, condition)
@@ -118,32 +122,16 @@ class Eraser:
             }
             for file in self._files:
                 await self._plan_archive(file, plan)
+            await self._holds.check_archived()
             self._files = [file for file in self._files if file.steps]
             plan.files = [file.archive.path.name for file in self._files]
         return plan
 
-    async def _check_holds(self) -> None:
-        """Refuse what a legal hold covers. Held."""
-        request = self._request
-        for row in await self._session.fetch(statements.HOLDS):
-            of_object = request.scope != "who" and (
-                row["resource"] in ("*", request.resource)
-                and row["namespace"] in ("", request.namespace)
-                and row["name"] in ("", request.name)
-            )
-            if of_object or (request.scope == "who" and await self._has_changed(row)):
-                raise Held(f"the legal hold {row['hold']} covers it ({row['reason']})")
-
-    async def _has_changed(self, row: Row) -> bool:
-        """Tell whether the user of the request has changed an object under a hold."""
-        arguments = (self._request.user, row["resource"], row["namespace"], row["name"])
-        return bool((await self._session.fetch(statements.CHANGED_UNDER_HOLD, *arguments))[0][0])
-
     async def erase(self, author: ErasureAuthor) -> ErasureResult:
         """Erase the planned rows.
 
-        ObjectExists: the object was created again meanwhile. LogCorrupt: a row to erase was edited. ArchiveError: the
-        database is erased, but an archive cannot be written.
+        Held: a hold began meanwhile. ObjectExists: the object was created again meanwhile. LogCorrupt: a row to erase
+        was edited. ArchiveError: the database is erased, but an archive cannot be written.
         """
         result = ErasureResult(erasure=None, tables=[])
         async with shared_appends(self._session):
@@ -177,6 +165,7 @@ class Eraser:
                 result.tables.append("kubechronicle.branch_changes")
             await self._add(self._archived)
             result.erasure = await self._append_entry(author, tags)
+            await self._holds.check_new()
             await self._session.execute("commit")
         except LogError:
             if not self._session.closed:
@@ -337,7 +326,7 @@ class Eraser:
 
     async def _plan_archive(self, file: ErasedFile, plan: ErasurePlan) -> None:
         """Find the rows of an archive to erase, and those that are erased only in the database."""
-        archived = archives.rows_of(file.archive)
+        archived = self._holds.checked(archives.rows_of(file.archive))
         while chunk := await trio.to_thread.run_sync(next_matching, archived, self._request, self._stays):
             known = await self._tombstones([row.revision for row in chunk])
             for row in chunk:

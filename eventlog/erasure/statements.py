@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kubechronicle.eventlog.integrity.digests import COLUMNS
@@ -27,12 +27,49 @@ select count(*) as rows, coalesce(sum(octet_length(object::text)), 0)::bigint as
 {_MATCHING}
 """
 ROWS = f"select {', '.join(NAMES)}, digest {_MATCHING} order by revision limit {CHUNK}"
-HOLDS = "select hold, resource, namespace, name, reason from kubechronicle.holds() order by hold"
-# $1 user; $2, $3, $4 resource ("*" for all), namespace and name of a hold, "" for any.
-CHANGED_UNDER_HOLD = """
-select exists (select from kubechronicle.log l where (l.user_name = $1 or l.impersonator = $1)
-    and ($2 = '*' or l.resource = $2) and ($3 = '' or l.namespace = $3) and ($4 = '' or l.name = $4))
-"""
+HOLDS = "select hold, revision, resource, namespace, name, selector, reason from kubechronicle.holds() order by hold"
+
+
+def changed_objects(tables: Sequence[str], condition: str) -> str:
+    """Return the statement for the objects that an erasure changes. ``condition``: on rows of revisions $1 to $2."""
+    return " union all ".join(
+        f"select resource, namespace, name {_MATCHING.format(each, condition)}" for each in tables
+    )
+
+
+# $1, $2, $3: resources, namespaces and names.
+THESE_OBJECTS = (
+    "select resource, namespace, name from unnest($1::text[], $2::text[], $3::text[]) o (resource, namespace, name)"
+)
+
+
+def objects_under_hold(objects: str, place: int) -> str:
+    """Return the statement for those of ``objects`` that a hold names.
+
+    ``place``: the number of the next argument: resource ("*" for all), namespace and name of the hold ("" for any).
+    """
+    return (
+        f"select distinct resource, namespace, name from ({objects}) c where (${place} = '*' or resource = ${place})"
+        f" and (${place + 1} = '' or namespace = ${place + 1}) and (${place + 2} = '' or name = ${place + 2})"
+    )
+
+
+def labels_under_hold(objects: str, place: int, tables: Sequence[str]) -> str:
+    """Return the statement for the different labels that the objects of ``objects_under_hold`` ever had.
+
+    After its arguments comes the most labels to return. Encrypted revisions have 'encrypted'.
+    """
+    revisions = " union all ".join(
+        "select case when kubechronicle.is_encrypted(object) then 'encrypted' else "
+        f"coalesce(object #>> '{{metadata,labels}}', '{{}}') end as labels from kubechronicle.{each} l "
+        "where l.resource = h.resource and l.namespace = h.namespace and l.name = h.name "
+        "and not kubechronicle.is_erased(l.object)"
+        for each in tables
+    )
+    held = objects_under_hold(objects, place)
+    return f"select distinct r.labels from ({held}) h cross join lateral ({revisions}) r limit ${place + 3}::int"
+
+
 LIVE_REVISION = "select revision from kubechronicle.live where resource = $1 and namespace = $2 and name = $3"
 UID_OF = """
 select uid from (select uid from kubechronicle.log where revision = $1 union all

@@ -19,7 +19,8 @@ import orjson
 from kubechronicle.api.history import revisions
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.registry.registry import known_registry
-from kubechronicle.eventlog.erasure.eraser import Eraser, Held
+from kubechronicle.eventlog.erasure.eraser import Eraser
+from kubechronicle.eventlog.erasure.holds import Held
 from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasurePlan, ErasureRequest, ErasureResult, ObjectExists
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.integrity import erasures
@@ -31,6 +32,7 @@ from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.retention.archives import ArchiveError
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.maintenance import hold
 from kubechronicle.ops.maintenance.other_databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings
@@ -78,6 +80,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
                 session,
                 wanted,
                 archive=settings.history_archive,
+                selector_of=hold.matcher_of,
                 on_wait=lambda: _note("waiting until a server has finished its retention"),
             ) as eraser:
                 return await _erase(eraser, wanted, signed, arguments)

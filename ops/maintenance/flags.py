@@ -306,7 +306,18 @@ def hold_flags(parser: argparse.ArgumentParser) -> None:
             command.add_argument("--reason", metavar="TEXT", required=True, help="the reason, which the log keeps")
         if name == "create":
             command.add_argument(
-                "--resource", metavar="TYPE", required=True, help="pods, deployments.apps, or * for all"
+                "--resource",
+                metavar="TYPE",
+                default="",
+                help="pods, deployments.apps, or * for all, as --selector alone has it: the history of the whole "
+                "resource is kept while the hold is in force, so that of * stops retention",
+            )
+            command.add_argument(
+                "-l",
+                "--selector",
+                metavar="SELECTOR",
+                help="only objects, with all of their history, of which a revision ever matches, now or later: labels "
+                "as for kubectl, app=web or 'tier in (a,b),!test'",
             )
             command.add_argument("-n", "--namespace", metavar="NAME", default="", help="only objects in this namespace")
             command.add_argument("--name", metavar="NAME", default="", dest="object_name", help="only this object")

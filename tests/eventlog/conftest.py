@@ -106,7 +106,7 @@ def command(database: str, capsys: pytest.CaptureFixture[str]) -> erasing_shop.C
     from kubechronicle.ops import cli
 
     async def run(name: str, *arguments: str) -> tuple[int, str]:
-        code = await trio.to_thread.run_sync(cli.main, (name, "--database-url", database, *arguments))
+        code = await trio.to_thread.run_sync(cli.main, (name, *arguments, "--database-url", database))
         output = capsys.readouterr()
         return code, output.out + output.err
 

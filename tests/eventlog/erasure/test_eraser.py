@@ -27,6 +27,7 @@ from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.testing import open_stack
+from kubechronicle.ops.maintenance.hold import matcher_of
 
 
 def everything(run_sql: RunSql, directory: Path | None = None) -> str:
@@ -207,7 +208,10 @@ async def test_erasure_and_retention_exclude_each_other(
     shop: Shop, command: Command, run_sql: RunSql, tmp_path: Path
 ) -> None:
     request = ErasureRequest(scope="contents", resource="configmaps", namespace="shop", name="web", whole=True)
-    async with shop.log._maintenance() as session, Eraser.locked(session, request, archive=None) as eraser:
+    async with (
+        shop.log._maintenance() as session,
+        Eraser.locked(session, request, archive=None, selector_of=matcher_of) as eraser,
+    ):
         assert (await eraser.plan()).rows == ROWS_OF_WEB
         assert (await shop.log.retain()).busy
         await shop.change("web", "made again")  # after the plan; now it exists and cannot be erased

@@ -37,6 +37,7 @@ from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transa
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.testing import Stack, open_stack
 from kubechronicle.eventlog.watching.replay import ReplayOver
+from kubechronicle.ops.maintenance.hold import matcher_of
 
 MAPS = builtin_registry().known("", "v1", "configmaps")
 assert MAPS is not None
@@ -152,7 +153,7 @@ class Run:
     async def _erase(self, request: ErasureRequest) -> str:
         async with (
             open_session(self.url) as session,
-            Eraser.locked(session, request, archive=self.directory) as eraser,
+            Eraser.locked(session, request, archive=self.directory, selector_of=matcher_of) as eraser,
         ):
             if (await eraser.plan()).nothing:
                 return ""

@@ -206,6 +206,7 @@ DIGESTS = {
     "0025": "65a7c71d278e4afcd806bb0ded61353ec09fb1a919e1239befd9a57c59d83eb5",
     "0026": "e3261951571145019f7db94615cb870bacc896f7e5d790ce203fbddf4fba6b33",
     "0027": "a7d55103949be8cababa84b83b69611cf6b87103e50d66d99fb092bce19f04f5",
+    "0028": "ece95189e153a55b81eff41586d77fc348ce7c070b0b117eae99c1172f97581a",
 }
 """SHA-256 of the migrations that databases have applied, by number. Add new ones; never change a line."""
 
