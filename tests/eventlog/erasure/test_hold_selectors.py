@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import orjson
 import pytest
+import trio
 from erasing_shop import Command, Opener, RunSql
 
 from kubechronicle.eventlog.erasure import holds
@@ -16,6 +17,7 @@ from kubechronicle.eventlog.erasure.eraser import Eraser
 from kubechronicle.eventlog.erasure.holds import Held
 from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasureRequest
 from kubechronicle.eventlog.errors import LogError
+from kubechronicle.eventlog.postgres.locks import shared_appends
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.ops.maintenance.hold import matcher_of
 
@@ -200,3 +202,17 @@ def test_a_selector_is_read(selector: str, labels: dict[str, str], matches: bool
 def test_a_selector_that_cannot_be_read() -> None:
     with pytest.raises(ValueError, match="found '\\)'"):
         matcher_of("app=)")
+
+
+async def test_a_move_of_the_marks_sees_a_hold_that_began_while_it_waited(pods: Pods, run_sql: RunSql) -> None:
+    spec = '{"resource":"pods","namespace":"","name":"","reason":"x","by":"x","released":false}'
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%move_marks%'"
+    async with pods.log._maintenance() as session, trio.open_nursery() as nursery, shared_appends(session):
+        await session.execute("begin")
+        await session.fetch("select kubechronicle.record_entry('holds', 'Hold', 'late', $1, 'x', 'create')", spec)
+        nursery.start_soon(pods.log.compact, 4)
+        with trio.fail_after(20):
+            while run_sql(waiting + " and query not like '%pg_stat%'").strip() != "1":
+                await trio.lowlevel.checkpoint()
+        await session.execute("commit")
+    assert (await pods.log.head()).compacted_for("pods") == 0
