@@ -322,8 +322,3 @@ def _covers(certificate: x509.Certificate, names: Names) -> bool:
 def _same_key(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return certificate.public_key().public_bytes(*form) == key.public_key().public_bytes(*form)
-
-
-def decode_data(text: str) -> bytes:
-    """Decode a ``…-data`` field of a kubeconfig."""
-    return base64.b64decode(text)

@@ -63,6 +63,7 @@ HTTP_MAY_IMPORT = (
 CLIENT_MAY_IMPORT = (
     "api",
     "http.outgoing.credential_plugins",
+    "http.outgoing.kubeconfig",
     "http.outgoing.remote_server",
     "ops.client",
     "ops.errors",

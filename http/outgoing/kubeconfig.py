@@ -1,129 +1,254 @@
-"""Kubeconfig files of webhooks: k8s.io/client-go/tools/clientcmd, for the fields of server and credentials.
+"""Kubeconfig files of webhooks and of commands, by the rules of kubectl (k8s.io/client-go/tools/clientcmd).
 
     current-context: authorizer
     contexts: [{name: authorizer, context: {cluster: there, user: us}}]
     clusters: [{name: there, cluster: {server: https://authz.example/review, certificate-authority: ca.crt}}]
     users: [{name: us, user: {client-certificate: us.crt, client-key: us.key}}]
 
-Relative paths are relative to the file. Unknown fields are ignored, as clientcmd does. A user with ``exec`` has the
-credentials that a program issues (credential_plugins.py). A user with ``auth-provider`` is rejected.
+    names    a file has each once
+    types    those of FIELDS, in all entries; unknown fields are ignored
+    paths    relative to the folder of the file as it is named: links are not followed
+    PEM      a file or data, not both
+
+A user with ``exec`` has the credentials that a program issues (credential_plugins.py). ``auth-provider`` is rejected:
+kubectl has dropped it, too. Commands start with this module, so it imports little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import base64
+import binascii
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
-import yaml
-
-from kubechronicle.api.configuration.structuring import FieldKey, StructureError, structure
-from kubechronicle.http.outgoing.credential_plugins import plugin_of
+from kubechronicle.api.codecs import plain_yaml
 from kubechronicle.http.outgoing.remote_server import Pem, RemoteServer, load_credentials
+
+Document = dict[str, Any]
 
 UNKNOWN_URL: Final = "https://webhook.invalid"
 """The URL of a peer whose address the webhook's configuration gives."""
-
-
 HTTPS: Final = 443
+
+SECTIONS: Final = {"clusters": "cluster", "users": "user", "contexts": "context"}
+FIELDS: Final[Mapping[str, Mapping[str, type]]] = {
+    "cluster": {
+        "server": str,
+        "tls-server-name": str,
+        "insecure-skip-tls-verify": bool,
+        "certificate-authority": Path,
+        "certificate-authority-data": bytes,
+        "proxy-url": str,
+    },
+    "user": {
+        "client-certificate": Path,
+        "client-certificate-data": bytes,
+        "client-key": Path,
+        "client-key-data": bytes,
+        "token": str,
+        "tokenFile": Path,
+        "username": str,
+        "password": str,
+        "exec": dict,
+        "as": str,
+        "as-uid": str,
+    },
+    "context": {"cluster": str, "user": str, "namespace": str},
+}
+_WRONG: Final[Mapping[type, str]] = {bool: "must be true or false", dict: "must be a mapping"}
+NOT_OF_WEBHOOKS: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 
 
 class KubeconfigError(ValueError):
     """The file can't be used. The message is one line that begins with its path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeconfigCluster:
-    server: str = ""
-    tls_server_name: Annotated[str, FieldKey("tls-server-name")] = ""
-    insecure_skip_tls_verify: Annotated[bool, FieldKey("insecure-skip-tls-verify")] = False
-    certificate_authority: Annotated[str, FieldKey("certificate-authority")] = ""
-    certificate_authority_data: Annotated[bytes, FieldKey("certificate-authority-data")] = b""
-    proxy_url: Annotated[str, FieldKey("proxy-url")] = ""
+# -- reading -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeconfigUser:
-    client_certificate: Annotated[str, FieldKey("client-certificate")] = ""
-    client_certificate_data: Annotated[bytes, FieldKey("client-certificate-data")] = b""
-    client_key: Annotated[str, FieldKey("client-key")] = ""
-    client_key_data: Annotated[bytes, FieldKey("client-key-data")] = b""
-    token: str = ""
-    token_file: str = ""
-    username: str = ""
-    password: str = ""
-    exec: object = None
-    auth_provider: Annotated[object, FieldKey("auth-provider")] = None
-    impersonated_user: Annotated[object, FieldKey("as")] = None
-    impersonated_uid: Annotated[object, FieldKey("as-uid")] = None
-    impersonated_groups: Annotated[object, FieldKey("as-groups")] = None
-    impersonated_extra: Annotated[object, FieldKey("as-user-extra")] = None
-
-    def unsupported(self) -> str:
-        """Return the first field that is set and not supported, "" for none."""
-        fields = {
-            "auth-provider": self.auth_provider,
-            "as": self.impersonated_user,
-            "as-uid": self.impersonated_uid,
-            "as-groups": self.impersonated_groups,
-            "as-user-extra": self.impersonated_extra,
-        }
-        return next((name for name, value in fields.items() if value), "")
+def read_document(path: Path) -> Document:
+    """Return a checked file, {} if it is empty, with absolute paths. KubeconfigError."""
+    try:
+        document = _parsed(path)
+        _check_types(document)
+    except ValueError as error:
+        raise KubeconfigError(f"{path}: {error}") from None
+    folder = os.path.dirname(os.path.abspath(path))
+    for kind, values in _entries(document):
+        for name, type_ in FIELDS[kind].items():
+            if type_ is Path and values.get(name):
+                values[name] = os.path.join(folder, values[name])
+        plugin = values.get("exec")
+        command = plugin.get("command") if plugin else None
+        if plugin and isinstance(command, str) and "/" in command:
+            plugin["command"] = os.path.join(folder, command)
+    return document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeconfigContext:
-    cluster: str = ""
-    user: str = ""
+def _parsed(path: Path) -> Document:
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError("is not a kubeconfig: it is not YAML") from None
+    document = plain_yaml.read(text)
+    document = _parsed_by_library(text) if document is None else document
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ValueError("is not a kubeconfig: it must be a mapping")
+    return document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedCluster:
-    name: str = ""
-    cluster: KubeconfigCluster = KubeconfigCluster()
+def _parsed_by_library(text: str) -> Any:
+    import yaml  # takes longer than all else that is read here
+
+    try:
+        return yaml.load(text, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark is not None else ""
+        why = getattr(error, "problem", None) or "it cannot be parsed"
+        raise ValueError(f"is not a kubeconfig: it is not YAML{where}: {why}") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedUser:
-    name: str = ""
-    user: KubeconfigUser = KubeconfigUser()
+def _check_types(document: Document) -> None:
+    for name, wanted in (("kind", "Config"), ("apiVersion", "v1")):
+        if (document.get(name) or wanted) != wanted:
+            raise ValueError(f'{name} must be "{wanted}", not "{document[name]}"')
+    if not isinstance(document.get("current-context") or "", str):
+        raise ValueError("current-context must be a string")
+    for section, kind in SECTIONS.items():
+        entries = document.get(section)
+        if not isinstance(entries if entries is not None else [], list):
+            raise ValueError(f"{section} must be a list")
+        names = set()
+        for position, entry in enumerate(entries or ()):
+            place = f"{section}[{position}]"
+            if not isinstance(entry, dict):
+                raise ValueError(f"{place} must be a mapping")
+            name = entry.get("name") or ""
+            if not isinstance(name, str):
+                raise ValueError(f"{place}.name must be a string")
+            if name in names:
+                raise ValueError(f"there are two {section} {name!r}")
+            names.add(name)
+            _check_fields(entry.get(kind), FIELDS[kind], f"{place}.{kind}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedContext:
-    name: str = ""
-    context: KubeconfigContext = KubeconfigContext()
+def _check_fields(values: Any, fields: Mapping[str, type], place: str) -> None:
+    if values is None:
+        return
+    if not isinstance(values, dict):
+        raise ValueError(f"{place} must be a mapping")
+    for name, type_ in fields.items():
+        value = values.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, type_ if type_ in (bool, dict) else str):
+            raise ValueError(f"{place}.{name} {_WRONG.get(type_, 'must be a string')}")
+        if type_ is bytes and isinstance(value, str):
+            _decoded(value, f"{place}.{name}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """The file. clientcmd writes ``kind`` and ``apiVersion``, and reads files without them."""
+def _entries(document: Document) -> Iterator[tuple[str, Document]]:
+    """Iterate over the kinds and values of all entries that have any."""
+    for section, kind in SECTIONS.items():
+        for entry in document.get(section) or ():
+            if entry.get(kind):
+                yield kind, entry[kind]
 
-    kind: Literal["Config"] = "Config"
-    api_version: Literal["v1"] = "v1"
-    current_context: Annotated[str, FieldKey("current-context")] = ""
-    contexts: tuple[NamedContext, ...] = ()
-    clusters: tuple[NamedCluster, ...] = ()
-    users: tuple[NamedUser, ...] = ()
+
+def named(document: Mapping[str, Any], section: str, name: str) -> Mapping[str, Any]:
+    """Return the entry of that name. ValueError: there is none."""
+    kind, entries = SECTIONS[section], document.get(section) or ()
+    for entry in entries:
+        if (entry.get("name") or "") == name:
+            return entry.get(kind) or {}
+    names = ", ".join(str(entry.get("name")) for entry in entries)
+    raise ValueError(f"there is no {kind} {name!r}" + (f", only {names}" if names else ""))
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+
+def server_of(
+    cluster: Mapping[str, Any], user: Mapping[str, Any], user_name: str, *, by_user: bool = False
+) -> RemoteServer:
+    """Return the server of a cluster with the credentials of a user. It may have no TLS, as for client-go. ValueError.
+
+    ``by_user``: a user runs this program, perhaps on a terminal.
+    """
+    server = cluster["server"]
+    if user.get("auth-provider"):
+        raise ValueError(f"user {user_name!r}: auth-provider is not supported; use exec, as kubectl does")
+    token_file = user.get("tokenFile")
+    found = RemoteServer(
+        url=server if "://" in server else f"https://{server}",
+        http_allowed=True,
+        ca=_pem(cluster, "certificate-authority"),
+        certificate=_pem(user, "client-certificate"),
+        key=_pem(user, "client-key"),
+        token=user.get("token") or "",
+        token_file=Path(token_file) if token_file else None,
+        username=user.get("username") or "",
+        password=user.get("password") or "",
+        server_name=cluster.get("tls-server-name") or "",
+        insecure=cluster.get("insecure-skip-tls-verify") is True,
+        proxy_url=cluster.get("proxy-url") or "",
+    )
+    plugin = user.get("exec")
+    if plugin is None:
+        return found
+    from kubechronicle.http.outgoing.credential_plugins import plugin_of  # few kubeconfigs have one
+
+    cluster = {} if found.url == UNKNOWN_URL else found.as_cluster()
+    return found.replaced(plugin=plugin_of(plugin, Path(), cluster, by_user=by_user))
+
+
+def _pem(values: Mapping[str, Any], name: str) -> Pem:
+    """Return the PEM or its file. clientcmd (``validation.go``) refuses both."""
+    file, data = values.get(name), values.get(f"{name}-data")
+    if file and data:
+        raise ValueError(f"{name} and {name}-data are both given; one is enough")
+    return Path(file) if file else _decoded(data, f"{name}-data") if data else None
+
+
+def _decoded(text: str, name: str) -> bytes:
+    try:
+        return base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)  # as Go does
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{name} is not base64") from None
+
+
+# -- webhooks ----------------------------------------------------------------------------------------------------------
 
 
 def read_kubeconfig(path: Path) -> RemoteServer:
-    """Return the peer of the current context. Its server may have no TLS, as for client-go.
+    """Return the peer of the current context.
 
     All files it names are read once, to see that they can be used. Raises KubeconfigError.
     """
-    config = _config(path)
+    document = read_document(path)
     try:
-        peer = _peer(config, path.parent)
-        _check(peer)
+        current = document.get("current-context")
+        if not current:
+            raise ValueError("current-context is not set")
+        context = named(document, "contexts", current)
+        cluster_name, user_name = context.get("cluster") or "", context.get("user") or ""
+        cluster = named(document, "clusters", cluster_name)
+        user = named(document, "users", user_name) if user_name else {}
+        if not cluster.get("server"):
+            raise ValueError(f"cluster {cluster_name!r}: server is not set")
+        return _checked(cluster, user, user_name)
     except ValueError as error:
         raise KubeconfigError(f"{path}: {error}") from None
-    return peer
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookUsers:
+class WebhookUsers(NamedTuple):
     """The credentials for admission webhooks, by their hosts. Its peers have credentials, but no address.
 
     ``users``: by pattern: ``hook.ns.svc``, ``hook.ns.svc:8443``, ``*.example.com`` or ``*``.
@@ -150,110 +275,29 @@ class WebhookUsers:
 
 def read_webhook_users(path: Path) -> WebhookUsers:
     """Return the users of a kubeconfig whose names are hosts of admission webhooks. Raises KubeconfigError."""
-    config = _config(path)
-    anonymous = RemoteServer(url=UNKNOWN_URL)
+    document = read_document(path)
     users: dict[str, RemoteServer] = {}
-    try:
-        for entry in config.users:
-            if entry.name in users:
-                raise ValueError(f"there are two users {entry.name!r}")
-            try:
-                users[entry.name] = _with_user(anonymous, entry.name, entry.user, path.parent)
-                _check(users[entry.name])
-            except ValueError as error:
-                text = str(error)
-                raise ValueError(text if text.startswith("user ") else f"user {entry.name!r}: {text}") from None
-    except ValueError as error:
-        raise KubeconfigError(f"{path}: {error}") from None
-    context = next(
-        (each.context for each in config.contexts if each.name == config.current_context), KubeconfigContext()
-    )
-    return WebhookUsers(users, users.get(context.user, anonymous))
+    for entry in document.get("users") or ():
+        name = entry.get("name") or ""
+        try:
+            users[name] = _checked({"server": UNKNOWN_URL}, entry.get("user") or {}, name)
+        except ValueError as error:
+            text = str(error)
+            raise KubeconfigError(f"{path}: {text if text.startswith('user ') else f'user {name!r}: {text}'}") from None
+    current, contexts = document.get("current-context") or "", document.get("contexts") or ()
+    known = any((entry.get("name") or "") == current for entry in contexts)
+    user = named(document, "contexts", current).get("user") if known else None
+    return WebhookUsers(users, users.get(user or "", RemoteServer(url=UNKNOWN_URL)))
 
 
-def _check(peer: RemoteServer) -> None:
-    """See that the files can be used. Programs run at the first request, as in client-go. ValueError."""
+def _checked(cluster: Mapping[str, Any], user: Mapping[str, Any], user_name: str) -> RemoteServer:
+    """Return the peer of a webhook, once its files can be used. ValueError.
+
+    Programs run at the first request, as in client-go.
+    """
+    for name in NOT_OF_WEBHOOKS:
+        if user.get(name):
+            raise ValueError(f"user {user_name!r}: {name} is not supported here")
+    peer = server_of(cluster, user, user_name)
     load_credentials(peer.replaced(plugin=None))
-
-
-def _config(path: Path) -> Config:
-    try:
-        return structure(_document(path), Config, file=str(path), unknown_allowed=True)
-    except StructureError as error:
-        raise KubeconfigError(str(error)) from None
-    except ValueError as error:
-        raise KubeconfigError(f"{path}: {error}") from None
-
-
-def _document(path: Path) -> Any:
-    try:
-        return yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark is not None else ""
-        raise ValueError(f"is not YAML{where}: {getattr(error, 'problem', None) or 'it cannot be parsed'}") from None
-
-
-def _peer(config: Config, folder: Path) -> RemoteServer:
-    current = config.current_context
-    if not current:
-        raise ValueError("current-context is not set")
-    context = _named(config.contexts, "context", current).context
-    cluster = _named(config.clusters, "cluster", context.cluster).cluster
-    user = _named(config.users, "user", context.user).user if context.user else KubeconfigUser()
-    server = cluster.server
-    if not server:
-        raise ValueError(f"cluster {context.cluster!r}: server is not set")
-    peer = RemoteServer(
-        url=server if "://" in server else f"https://{server}",
-        ca=_pem("certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data, folder),
-        server_name=cluster.tls_server_name,
-        insecure=cluster.insecure_skip_tls_verify,
-        proxy_url=cluster.proxy_url,
-        http_allowed=True,
-    )
-    return _with_user(peer, context.user, user, folder)
-
-
-def _with_user(peer: RemoteServer, name: str, user: KubeconfigUser, folder: Path) -> RemoteServer:
-    """Return the peer with the credentials of a user. Raises ValueError."""
-    if unsupported := user.unsupported():
-        raise ValueError(f"user {name!r}: {unsupported} is not supported here")
-    plugin = None
-    if user.exec is not None:
-        if not isinstance(user.exec, Mapping):
-            raise ValueError(f"user {name!r}: exec must be an object")
-        plugin = plugin_of(user.exec, folder, {} if peer.url == UNKNOWN_URL else peer.as_cluster())
-    return peer.replaced(
-        plugin=plugin,
-        certificate=_pem("client-certificate", user.client_certificate, user.client_certificate_data, folder),
-        key=_pem("client-key", user.client_key, user.client_key_data, folder),
-        token=user.token,
-        token_file=folder / user.token_file if user.token_file else None,
-        username=user.username,
-        password=user.password,
-    )
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
-
-
-def _named(entries: Iterable[N], kind: str, name: str) -> N:
-    """Return the first entry of that name, as clientcmd does."""
-    entry = next((entry for entry in entries if entry.name == name), None)
-    if entry is None:
-        raise ValueError(f"there is no {kind} {name!r}")
-    return entry
-
-
-def _pem(name: str, file: str, data: bytes, folder: Path) -> Pem:
-    if file and data:
-        raise ValueError(f"{name} and {name}-data are both given; one is enough")
-    return folder / file if file else data or None
+    return peer

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import yaml
-
-from kubechronicle.ops import pki
+from kubechronicle.http.outgoing.kubeconfig import read_kubeconfig
+from kubechronicle.http.outgoing.remote_server import load_credentials
 from kubechronicle.ops.server.simulation.simulated import STAGES
 
 # -- api ---------------------------------------------------------------------------------------------------------------
@@ -29,18 +26,10 @@ class Api:
     """A client with the credentials of a kubeconfig. Raises OSError or http.client.HTTPException."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        document = yaml.safe_load(kubeconfig.read_text())
-        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-        url = urlsplit(cluster["server"])
+        server = read_kubeconfig(kubeconfig)
+        url = urlsplit(server.url)
         self._address = url.hostname or "", url.port or 443
-        self._context = ssl.create_default_context(
-            cadata=pki.decode_data(cluster["certificate-authority-data"]).decode()
-        )
-        with tempfile.NamedTemporaryFile() as pair:  # the library reads certificates from files only
-            for key in ("client-certificate-data", "client-key-data"):
-                pair.write(pki.decode_data(user[key]))
-            pair.flush()
-            self._context.load_cert_chain(pair.name)
+        self._context = load_credentials(server).context
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Return the status and the decoded body of an answer."""

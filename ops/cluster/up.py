@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import trio
-import yaml
 
 from kubechronicle.api.simulation.nodes import new_node
+from kubechronicle.http.outgoing.kubeconfig import read_kubeconfig
 from kubechronicle.ops import pki, terminal
 from kubechronicle.ops.cluster.builds import Builds, Say
 from kubechronicle.ops.cluster.components import OURS, USERS, Api, Component, components, page
@@ -188,7 +188,7 @@ class SimulatedCluster:
         """Return the components of these programs, each with a kubeconfig of its own."""
         own, written = pki.Pki(self._folder), {}
         authority = own.authority()
-        ca, server = own.ca_file.read_bytes(), _server_of(own.kubeconfig_file)
+        ca, server = own.ca_file.read_bytes(), read_kubeconfig(own.kubeconfig_file).url
         for name, (user, groups) in USERS.items():
             pair = pki.issue_client_certificate(authority, user, list(groups))
             text = pki.kubeconfig(server=server, ca=ca, user=user, pair=pair)
@@ -276,10 +276,6 @@ class SimulatedCluster:
 
 def _is_ready(output: Path) -> bool:
     return _READY.search(output.read_bytes()) is not None
-
-
-def _server_of(kubeconfig: Path) -> str:
-    return str(yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
 
 
 async def _stop(process: trio.Process) -> None:

@@ -24,6 +24,7 @@ import yaml
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.meta.path_prefixes import HISTORY
+from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.ops import pki, terminal
 from kubechronicle.ops.errors import OperatorError
 
@@ -120,9 +121,13 @@ def _issue(arguments: argparse.Namespace, data_dir: Path) -> str:
     """Return a kubeconfig with a new client certificate, for the server of the administrator's kubeconfig."""
     authority = pki.Pki(data_dir)
     pair = pki.issue_client_certificate(authority.authority(), arguments.user, arguments.group)
-    cluster = yaml.safe_load(authority.kubeconfig_file.read_text())["clusters"][0]["cluster"]
-    ca = pki.decode_data(cluster["certificate-authority-data"])
-    return pki.kubeconfig(server=cluster["server"], ca=ca, user=arguments.user, pair=pair)
+    try:
+        present = read_kubeconfig(authority.kubeconfig_file)
+    except KubeconfigError as error:
+        raise OperatorError(str(error)) from None
+    server, _, _ = present.url.partition(HISTORY)  # the current context may show a past moment
+    ca = present.ca.read_bytes() if isinstance(present.ca, Path) else present.ca or b""
+    return pki.kubeconfig(server=server, ca=ca, user=arguments.user, pair=pair)
 
 
 def _entries(document: Kubeconfig, kind: str) -> list[Any]:

@@ -70,17 +70,17 @@ def test_a_kubeconfig_is_read(authority: Any) -> None:
         ({"current-context": ""}, "current-context is not set"),
         ({"current-context": "x"}, "there is no context 'x'"),
         ({"contexts": []}, "there is no context 'here'"),
-        ({"contexts": {"a": 1}}, "contexts: must be a list"),
+        ({"contexts": {"a": 1}}, "contexts must be a list"),
         ({"clusters": None}, "there is no cluster 'there'"),
         ({"users": []}, "there is no user 'us'"),
-        ({"kind": "Pod"}, 'kind: must be "Config", not "Pod"'),
+        ({"kind": "Pod"}, 'kind must be "Config", not "Pod"'),
         ({"cluster": {"server": ""}}, "server is not set"),
         ({"cluster": {"server": "ftp://a.example"}}, "must begin with https:// or http://"),
         ({"cluster": {"server": "https://"}}, "name a host"),
         ({"cluster": {"server": "https://a:99999"}}, "name a host"),
-        ({"cluster": {"server": 1}}, "clusters[0].cluster.server: must be a string"),
+        ({"cluster": {"server": 1}}, "clusters[0].cluster.server must be a string"),
         ({"cluster": {"certificate-authority": "nowhere.crt"}}, "cannot read the certificate authorities"),
-        ({"cluster": {"certificate-authority-data": "?"}}, "certificate-authority-data: is not base64"),
+        ({"cluster": {"certificate-authority-data": "?"}}, "certificate-authority-data is not base64"),
         ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "holds no certificate authorities"),
         ({"cluster": {"insecure-skip-tls-verify": "yes"}}, "must be true or false"),
         (
@@ -109,7 +109,9 @@ def test_unusable_kubeconfigs(tmp_path: Path, changes: Any, why: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "why"), [("a: [", "is not YAML at line"), ("- a", "must be a mapping"), ("", "map")])
+@pytest.mark.parametrize(
+    ("text", "why"), [("a: [", "is not YAML at line"), ("- a", "must be a mapping"), ("", "current-context")]
+)
 def test_files_that_are_no_kubeconfig(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "x"
     path.write_text(text)

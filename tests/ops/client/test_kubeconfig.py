@@ -6,6 +6,7 @@ import argparse
 import base64
 import itertools
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ import yaml
 from in_process import ADMIN
 from server_in_thread import InThread, Running
 
+from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, read_kubeconfig
 from kubechronicle.http.outgoing.remote_server import load_credentials
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.revision_reader import RevisionQuery, follow, newest_position, scopes_in
 from kubechronicle.ops.client.transport import HttpTransport
 from kubechronicle.ops.errors import OperatorError
+
+KUBECTL = Path(__file__).parents[3] / ".cache" / "bin" / "kubectl"
 
 
 def document(name: str = "a", *, current: str | None = None, **user: Any) -> dict[str, Any]:
@@ -98,6 +102,55 @@ def test_unusable_kubeconfigs(tmp_path: Path, content: Any, message: str) -> Non
         load("--kubeconfig", write(tmp_path / "1", content))
     with pytest.raises(OperatorError, match="cannot be read: No such file"):
         load("--kubeconfig", str(tmp_path / "none"))
+
+
+CLUSTER: dict[str, Any] = {"name": "a", "cluster": {"server": "https://a.example:1"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"clusters": [CLUSTER, CLUSTER]}, "there are two clusters 'a'"),
+        ({"clusters": {"a": 1}}, "clusters must be a list"),
+        ({"clusters": [5, CLUSTER]}, r"clusters\[0\] must be a mapping"),
+        ({"kind": "Pod"}, 'kind must be "Config", not "Pod"'),
+        ({"users": [{"name": "a"}, {"name": "b", "user": {"token": 5}}]}, "users.1..user.token must be a string"),
+        (
+            {"clusters": [{"name": "a", "cluster": CLUSTER["cluster"] | {"insecure-skip-tls-verify": "yes"}}]},
+            "insecure-skip-tls-verify must be true or false",
+        ),
+        (
+            {
+                "clusters": [
+                    {
+                        "name": "a",
+                        "cluster": CLUSTER["cluster"]
+                        | {"certificate-authority": "ca.crt", "certificate-authority-data": "eA=="},
+                    }
+                ]
+            },
+            "certificate-authority and certificate-authority-data are both given",
+        ),
+    ],
+)
+def test_commands_webhooks_and_kubectl_refuse_the_same(tmp_path: Path, changes: Any, message: str) -> None:
+    (tmp_path / "ca.crt").write_text("x")
+    file = write(tmp_path / "1", document("a") | changes)
+    with pytest.raises(OperatorError, match=message):
+        load("--kubeconfig", file)
+    with pytest.raises(KubeconfigError, match=message):
+        read_kubeconfig(Path(file))
+    if KUBECTL.exists():
+        asked = subprocess.run([KUBECTL, f"--kubeconfig={file}", "get", "--raw=/"], capture_output=True, text=True)
+        assert asked.stderr.startswith("error: "), "kubectl has used the file"
+
+
+def test_paths_are_relative_to_the_link_not_to_its_target(tmp_path: Path) -> None:
+    write(tmp_path / "real" / "1", document("a", tokenFile="t"))
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "1")
+    (tmp_path / "t").write_text("here")
+    assert load("--kubeconfig", str(tmp_path / "link")).server.token_file == tmp_path / "t"
+    assert read_kubeconfig(tmp_path / "link").token_file == tmp_path / "t"
 
 
 V1 = "client.authentication.k8s.io/v1"

@@ -46,7 +46,8 @@ def test_help_imports_neither_server_nor_database() -> None:
 def test_history_commands_import_nothing_of_the_server() -> None:
     """People wait for them."""
     of_server = ("kubechronicle.actors", "kubechronicle.eventlog", "kubechronicle.http", "kubechronicle.ops.settings")
-    shared = {"kubechronicle.http", "kubechronicle.http.outgoing", "kubechronicle.http.outgoing.remote_server"}
+    outgoing = "kubechronicle.http.outgoing"
+    shared = {"kubechronicle.http", outgoing, f"{outgoing}.kubeconfig", f"{outgoing}.remote_server"}
     for module in ("kubechronicle.ops.cli", "kubechronicle.ops.client.commands.log"):
         imported = loaded(module)
         assert not {name for name in imported if name.startswith(of_server)} - shared
