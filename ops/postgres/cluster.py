@@ -160,7 +160,8 @@ def _create(unfinished: Path, directory: Path, programs: Programs, account: Acco
     )
     if answer.returncode != 0:
         lines = [line for line in answer.stderr.splitlines() if line.strip()]
-        message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
+        reasons = (line for line in lines if "error" in line.lower() or "fatal" in line.lower())
+        message = next(reasons, lines[-1] if lines else "no message")
         raise PostgresFailed(f"initdb of Postgres {programs.version} failed: {message.strip()}")
     conf = unfinished / "postgresql.conf"
     conf.write_text("# Yours to edit. Lines after the include override it.\ninclude 'kubechronicle.conf'\n")

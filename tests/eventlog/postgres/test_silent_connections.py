@@ -136,7 +136,7 @@ async def test_a_changed_password_is_waited_for(postgres: PostgresServer, databa
                     await log.wait_notified()
             assert "28000" in str(stack.tail.last_error)
             with pytest.raises(LogUnavailable):
-                await stack.appender.append(transaction(update(*first)), deadline=trio.current_time() + 1)
+                await stack.appender.append(transaction(update(*first)), deadline=trio.current_time() + 5)
         finally:
             rules.write_text(before)
             await trio.to_thread.run_sync(psql, postgres, RELOAD)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 import trio
-from stalls.longest_pass import measured
+from stalls.longest_pass import measured, on_this_machine
 
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.streaming.websocket import send_stream
@@ -217,7 +217,7 @@ async def test_frames_of_http2_leave_time_for_others(wire: Any, case: str) -> No
     served = await wire(app)
     received, longest = await attack(served, "h2", steps)
     assert ends is None or (ping not in received) == ends
-    assert longest < LONGEST
+    assert longest < on_this_machine(LONGEST)
 
 
 @pytest.mark.parametrize("case", HTTP1)
@@ -229,7 +229,7 @@ async def test_requests_of_http1_leave_time_for_others(wire: Any, case: str) -> 
 
     received, longest = await attack(await wire(app), "http/1.1", steps)
     assert end in received
-    assert longest < LONGEST
+    assert longest < on_this_machine(LONGEST)
 
 
 @pytest.mark.parametrize("case", WEBSOCKET)
@@ -242,7 +242,7 @@ async def test_frames_of_websockets_leave_time_for_others(wire: Any, case: str) 
 
     received, longest = await attack(await wire(app), "http/1.1", steps)
     assert end[2:] in received
-    assert longest < LONGEST
+    assert longest < on_this_machine(LONGEST)
 
 
 async def test_records_of_one_byte_leave_time_for_others(wire: Any) -> None:
@@ -252,7 +252,7 @@ async def test_records_of_one_byte_leave_time_for_others(wire: Any) -> None:
 
     received, longest = await attack(await wire(app), "http/1.1", steps)
     assert received.endswith(b"20000")
-    assert longest < LONGEST
+    assert longest < on_this_machine(LONGEST)
 
 
 async def test_many_requests_that_end_together_leave_time_for_others(wire: Any) -> None:
@@ -295,7 +295,7 @@ async def test_many_requests_that_end_together_leave_time_for_others(wire: Any) 
                 attacker.close()
             await all_ended.wait()
         attacker.close()
-        assert longest.seconds < LONGEST
+        assert longest.seconds < on_this_machine(LONGEST)
         await served.check_alive()
 
 
@@ -319,5 +319,5 @@ async def test_handshakes_leave_time_for_others(wire: Any) -> None:
 
     with measured() as longest:
         assert await trio.to_thread.run_sync(steps) == 300
-    assert longest.seconds < LONGEST
+    assert longest.seconds < on_this_machine(LONGEST)
     await served.check_alive()

@@ -75,6 +75,11 @@ def slowness() -> float:
     return max(least / USUAL, 1.0)
 
 
+def on_this_machine(seconds: float) -> float:
+    """Return a bound of CPU time, longer by the slowness of now."""
+    return seconds * slowness()
+
+
 @contextmanager
 def passes_below(seconds: float) -> Iterator[None]:
     """Fail if a pass within the block takes more CPU than this, or than as much on a slower machine."""
