@@ -72,7 +72,7 @@ def test_flags_make_an_authorizer(file: str) -> None:
         ),
         (
             {"authorization-mode": "Webhook", f"{AUTHORIZER}-config-file": "BROKEN"},
-            "--authorization-webhook-config-file: BROKEN: is not YAML",
+            "--authorization-webhook-config-file: BROKEN: is not a kubeconfig: it is not YAML",
         ),
         ({"authorization-mode": "Webhook,Webhook"}, "Webhook is listed twice"),
     ],
@@ -100,7 +100,10 @@ def test_flags_make_an_authenticator(file: str, authority: Any) -> None:
     ("flags", "why"),
     [
         ({f"{TOKENS}-version": "v2"}, "--authentication-token-webhook-version: must be v1 or v1beta1, got 'v2'"),
-        ({f"{TOKENS}-config-file": "BROKEN"}, "--authentication-token-webhook-config-file: BROKEN: is not YAML"),
+        (
+            {f"{TOKENS}-config-file": "BROKEN"},
+            "--authentication-token-webhook-config-file: BROKEN: is not a kubeconfig: it is not YAML",
+        ),
         ({f"{TOKENS}-cache-ttl": "soon"}, "--authentication-token-webhook-cache-ttl: "),
     ],
 )
