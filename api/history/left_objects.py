@@ -1,10 +1,10 @@
 """Objects that a plan of restore_plan.py leaves as they are, with the reason, and fields that stay.
 
-left_alone      a controller makes the object, again and again
-made_once       its maker makes it when it starts, and not again
-lost            it cannot come back as it was
-finished        it has done its work
-told            fields that no request can set; a plan tells their former values
+left_alone      a controller makes the object, again and again.
+made_once       its maker makes it when it starts, and not again.
+lost            it cannot come back as it was.
+finished        it has done its work.
+told            fields that no request can set; a plan tells their former values.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Eraser:
             yield eraser
 
     async def plan(self) -> ErasurePlan:
-        """Find the rows to erase. Held, ObjectExists, ArchiveError."""
+        """Find the rows to erase. UnderLegalHold, ObjectExists, ArchiveError."""
         self._tables = [row["name"] for row in await self._session.fetch(statements.TABLES)]
         await self._holds.check(self._tables)
         await self._check_gone()
@@ -130,8 +130,8 @@ class Eraser:
     async def erase(self, author: ErasureAuthor) -> ErasureResult:
         """Erase the planned rows.
 
-        Held: a hold began meanwhile. ObjectExists: the object was created again meanwhile. LogCorrupt: a row to erase
-        was edited. ArchiveError: the database is erased, but an archive cannot be written.
+        UnderLegalHold: a hold began meanwhile. ObjectExists: the object was created again meanwhile. LogCorrupt: a row
+        to erase was edited. ArchiveError: the database is erased, but an archive cannot be written.
         """
         result = ErasureResult(erasure=None, tables=[])
         async with shared_appends(self._session):

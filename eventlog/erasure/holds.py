@@ -34,7 +34,7 @@ each."""
 ENCRYPTED: Final = "encrypted"
 
 
-class Held(LogError):
+class UnderLegalHold(LogError):
     """A legal hold covers what is to be erased."""
 
 
@@ -54,7 +54,7 @@ class Holds:
         self._archived_matches: dict[ObjectKey, Row] = {}  # objects of archives that a selector covers, with its hold
 
     async def check(self, tables: Sequence[str]) -> None:
-        """Refuse what a hold covers in the database. ``tables``: all tables with rows. Held.
+        """Refuse what a hold covers in the database. ``tables``: all tables with rows. UnderLegalHold.
 
         Cost of a selector: for each object to erase, one index range of the log.
         """
@@ -64,10 +64,12 @@ class Holds:
             if await self._covers(row, objects, arguments):
                 raise _held(row)
             if row["selector"] and not self._archives_read and await self._has_archives(objects, arguments, row):
-                raise Held(f"archives may show that the legal hold {row['hold']} covers it; give --history-archive DIR")
+                raise UnderLegalHold(
+                    f"archives may show that the legal hold {row['hold']} covers it; give --history-archive DIR"
+                )
 
     async def check_archived(self) -> None:
-        """Refuse what a hold covers, after all archives passed ``checked``. Held."""
+        """Refuse what a hold covers, after all archives passed ``checked``. UnderLegalHold."""
         objects, arguments = self._objects()
         found = self._archived_changes & self._archived_matches.keys()
         if self._archived_matches:
@@ -85,14 +87,17 @@ class Holds:
                 raise _held(row)
 
     async def check_new(self) -> None:
-        """Refuse if a hold began after ``check``. The caller's transaction has appended, so none begins after. Held."""
+        """Refuse if a hold began after ``check``. UnderLegalHold.
+
+        The caller's transaction has appended, so none begins afterwards.
+        """
         known = {row["revision"] for row in self._rows}
         for row in await self._session.fetch(statements.HOLDS):
             if row["revision"] not in known:
-                raise Held(f"the legal hold {row['hold']} began meanwhile; repeat the command")
+                raise UnderLegalHold(f"the legal hold {row['hold']} began meanwhile; repeat the command")
 
     def checked(self, archived: Iterator[ArchivedRow]) -> Iterator[ArchivedRow]:
-        """Pass the rows of an archive on, and note the objects for ``check_archived``. Held: they are too many."""
+        """Pass the rows of an archive on, and note objects for ``check_archived``. UnderLegalHold: too many."""
         request = self._request
         selectors = [(row, self._matcher(row["selector"])) for row in self._rows if row["selector"]]
         for archived_row in archived:
@@ -106,7 +111,7 @@ class Holds:
                     if is_new and _text_matches(_labels_of(columns["object"]), matches):
                         self._archived_matches[key] = row
             if max(len(self._archived_changes), len(self._archived_matches)) > MOST:
-                raise Held(f"archives have more than {MOST} objects that a legal hold may cover")
+                raise UnderLegalHold(f"archives have more than {MOST} objects that a legal hold may cover")
             yield archived_row
 
     def _objects(self) -> tuple[str, tuple[object, ...]]:
@@ -149,8 +154,8 @@ def _columns(keys: Iterable[ObjectKey]) -> tuple[list[str], list[str], list[str]
     return [key[0] for key in each], [key[1] for key in each], [key[2] for key in each]
 
 
-def _held(row: Row) -> Held:
-    return Held(f"the legal hold {row['hold']} covers it ({row['reason']})")
+def _held(row: Row) -> UnderLegalHold:
+    return UnderLegalHold(f"the legal hold {row['hold']} covers it ({row['reason']})")
 
 
 def _in_scope(row: Row, key: ObjectKey) -> bool:

@@ -20,7 +20,7 @@ from kubechronicle.api.history import revisions
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.eventlog.erasure.eraser import Eraser
-from kubechronicle.eventlog.erasure.holds import Held
+from kubechronicle.eventlog.erasure.holds import UnderLegalHold
 from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasurePlan, ErasureRequest, ErasureResult, ObjectExists
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
 from kubechronicle.eventlog.integrity import erasures
@@ -84,7 +84,7 @@ async def run(settings: Settings, arguments: argparse.Namespace) -> int:
                 on_wait=lambda: _note("waiting until a server has finished its retention"),
             ) as eraser:
                 return await _erase(eraser, wanted, signed, arguments)
-        except Held as error:
+        except UnderLegalHold as error:
             raise OperatorError(f"nothing was erased: {error}") from None
         except ObjectExists:
             raise OperatorError(_still_there(arguments, wanted)) from None

@@ -14,7 +14,7 @@ from erasing_shop import Command, Opener, RunSql
 
 from kubechronicle.eventlog.erasure import holds
 from kubechronicle.eventlog.erasure.eraser import Eraser
-from kubechronicle.eventlog.erasure.holds import Held
+from kubechronicle.eventlog.erasure.holds import UnderLegalHold
 from kubechronicle.eventlog.erasure.plan import ErasureAuthor, ErasureRequest
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.postgres.locks import shared_appends
@@ -165,9 +165,9 @@ async def test_a_hold_that_begins_after_the_plan_stops_the_erasure(pods: Pods, c
     ):
         assert (await eraser.plan()).rows == 1
         await command(*CASE, "-l", "app=till")
-        with pytest.raises(Held, match="case-7 began meanwhile"):
+        with pytest.raises(UnderLegalHold, match="case-7 began meanwhile"):
             await eraser.erase(author)
-        assert issubclass(Held, LogError)
+        assert issubclass(UnderLegalHold, LogError)
         assert await session.fetch("select 1 from kubechronicle.log where kubechronicle.is_erased(object)") == []
     assert (await command("verify"))[0] == 0
 
