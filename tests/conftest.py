@@ -1,5 +1,5 @@
 """The order of the tests, the settings of Hypothesis, the garbage collection of the tests' own process, threads under
-clocks that jump, and the failure of tests that stall a server's event loop.
+clocks that jump, the failure of tests that stall a server's event loop, and the repetition of measurements.
 
 Several processes share the tests (run.py). Each starts at the front of its part. A process that is done takes tests
 from the end of another part. So the longest tests come first, and many short ones are left to share at the end.
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import gc
 import math
+import re
 from collections.abc import Generator
+from functools import cache
+from pathlib import Path
 from typing import IO, Any
 from weakref import WeakKeyDictionary
 
@@ -38,9 +41,21 @@ def _rank(item: pytest.Item) -> int:
     return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
 
 
+MEASURES = re.compile(r"mark\.alone|stalls\.longest_pass|write_timing|thread_time|process_time")
+
+
+@cache
+def _measures(path: Path) -> bool:
+    """Tell whether a file of tests compares times. The machine only ever adds to a time, so the best of three counts."""
+    return MEASURES.search(path.read_text()) is not None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)  # stable: the order within a file is kept
+    for item in items:
+        if _measures(item.path):
+            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 # To Trio, a task that waits for its thread is as idle as all others. So a clock that jumps would let hours pass during

@@ -55,10 +55,11 @@ def superlinear(name: str, most: int, prepared: Prepared) -> str:
     """Return a description of a case whose time grows too fast, "" otherwise. A doubt is measured three times."""
     small, large = prepared(most // TIMES), prepared(most)
     times = [seconds_of(small), seconds_of(large)]
-    for _ in range(3):
+    for left in range(3, -1, -1):
         if times[1] < SHORT or times[1] < FACTOR * max(times[0], LEAST):
             return ""
-        times = [min(times[0], seconds_of(small)), min(times[1], seconds_of(large))]
+        if left:
+            times = [min(times[0], seconds_of(small)), min(times[1], seconds_of(large))]
     found = f"{name}: {times[0] * 1000:.0f} ms for {most // TIMES} items, {times[1] * 1000:.0f} ms for {most}"
     if ALL:
         print(found, flush=True)
