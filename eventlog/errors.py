@@ -109,6 +109,10 @@ class FutureMoment(LogError):
         self.now = now
 
 
+class AfterArchive(FutureMoment):
+    """The requested time is later than ``now``, the last change of an archive: what followed, it cannot know."""
+
+
 class UnknownMoment(LogError):
     """The time lies among changes that have commit times of the future, because the clocks were wrong.
 

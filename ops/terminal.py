@@ -134,6 +134,11 @@ def show_traceback(kind: type[BaseException], error: BaseException, where: Trace
         stderr().lines(text)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def json_text(value: Any, *, indented: bool = True, zulu: bool = False) -> str:
     """Return JSON, with unprintable characters as escapes. ``zulu``: times in UTC end with Z."""
     import orjson  # most commands print text, and start sooner without it

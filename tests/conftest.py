@@ -46,7 +46,7 @@ MEASURES = re.compile(r"mark\.alone|stalls\.longest_pass|write_timing|thread_tim
 
 @cache
 def _measures(path: Path) -> bool:
-    """Tell whether a file of tests compares times. The machine only ever adds to a time, so the best of three counts."""
+    """Tell whether a file compares times. A busy machine only ever adds to a time, so the best of three counts."""
     return MEASURES.search(path.read_text()) is not None
 
 

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Final
 
 import orjson
 
+from kubechronicle.eventlog.errors import AfterArchive
 from kubechronicle.eventlog.integrity.digests import SHORT
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.eventlog.records import ERASED_BODY, Key, Operation, Record, Who
+from kubechronicle.eventlog.records import ERASED_BODY, Key, Moment, Operation, Record, Who
 from kubechronicle.eventlog.retention.archives import Archive, ArchiveError
 
 LONG_CLASS: Final = "long"
@@ -113,6 +114,12 @@ class ArchivedStore(MemoryStore):
     def _mark(self, coverage: Coverage, retention_class: str) -> int:
         covered = coverage.of_class.get(retention_class)
         return covered.start - 1 if covered is not None else self.revision
+
+    def revision_at(self, when: datetime | timedelta) -> Moment:
+        moment = when if isinstance(when, datetime) else self._now() - when
+        if self.last is not None and moment > self.last:
+            raise AfterArchive(moment, self.last)
+        return super().revision_at(moment)
 
     def at(self, key: Key, revision: int) -> Record | None:
         found = super().at(key, revision)

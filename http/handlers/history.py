@@ -28,7 +28,7 @@ from kubechronicle.api.history.secret_values import RESOURCE
 from kubechronicle.api.history.tags import tag_named
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.groups import HISTORY
-from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision
+from kubechronicle.eventlog.errors import AfterArchive, BeforeHistory, FutureMoment, FutureRevision
 from kubechronicle.eventlog.records import Key, Moment
 from kubechronicle.http.audit.shown_secrets import wants_shown
 from kubechronicle.http.context import Context
@@ -175,6 +175,8 @@ async def resolve_moment(backend: Backend, text: str, log: Reads | None = None, 
         return await at_time(log, (await reads.past.moment(moment)).time)
     except BeforeHistory as error:
         raise _expired(text, error.oldest) from None
+    except AfterArchive as error:
+        raise status.bad_request(f"{text} lies after the end of the archive: {written(error.now)}") from None
     except FutureMoment as error:
         raise status.bad_request(f"{text} lies in the future: it is {written(error.now)}") from None
     except FutureRevision as error:

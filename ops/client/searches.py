@@ -19,6 +19,7 @@ from kubechronicle.ops.client.revision_reader import API, RevisionQuery, Scope, 
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import Subject
 from kubechronicle.ops.errors import OperatorError
+from kubechronicle.ops.terminal import counted
 
 TOLERATED: Final = timedelta(seconds=5)
 """Difference of a commit time to the server's clock that is no sign of a wrong clock."""
@@ -77,7 +78,7 @@ def _explained(session: Session, search: Search) -> str:
 
 def unknowable(session: Session, search: Search, hidden: int) -> OperatorError:
     """Return the error of an answer that nobody can give: the changes are of objects that the user may not read."""
-    number = f"{hidden} change{'' if hidden == 1 else 's'}" if hidden else "its changes"
+    number = counted(hidden, "change") if hidden else "its changes"
     return OperatorError(
         f"no answer is possible about {search.name}: you may not read {number} of it; {explain(session, search)}"
     )

@@ -246,7 +246,7 @@ def _stays(plan: ErasurePlan) -> list[str]:
 
 
 def _describe_done(done: ErasureResult) -> str:
-    files = f"{done.files} archive{'' if done.files == 1 else 's'} rewritten"
+    files = f"{terminal.counted(done.files, 'archive')} rewritten"
     if done.erasure is None:
         return files
     text = f"erased {done.erasure.count} revisions; revision {done.erasure.revision} records the erasure"

@@ -234,8 +234,7 @@ def _print_verified(verdict: LogVerdict, signed: Sequence[Checkpoint], *, archiv
     for erasure, revisions in verdict.erasures:
         assert erasure.erased_at is not None
         out.line(
-            f"erased: {erasure.summary()} in {erasure.count} "
-            f"revision{'' if erasure.count == 1 else 's'} ({revisions}), "
+            f"erased: {erasure.summary()} in {terminal.counted(erasure.count, 'revision')} ({revisions}), "
             f"recorded by revision {erasure.revision} at {erasure.erased_at.isoformat()}, by {erasure.by} "
             f"({erasure.os_user}, database role {erasure.role}): {erasure.reason}"
         )

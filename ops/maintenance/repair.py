@@ -300,7 +300,7 @@ async def _disable(repair: Repair, arguments: argparse.Namespace) -> list[Repair
         if not obj.get("webhooks"):
             return []
         count = len(obj["webhooks"])
-        text = f"take {count} webhook{'' if count == 1 else 's'} out of {_name(plural, key)}"
+        text = f"take {terminal.counted(count, 'webhook')} out of {_name(plural, key)}"
         return [RepairStep(repair.kinds[plural], key, record, _updated(obj, webhooks=[]), text)]
     if plural in POLICIES:
         binding = POLICIES[plural]

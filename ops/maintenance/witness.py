@@ -130,13 +130,13 @@ class Proof:
         for service in dict.fromkeys(service for _, service, _ in self.states):
             own = sorted((at, state.revision) for state, of, at in self.states if of == service)
             (first, low), (last, high) = own[0], own[-1]
-            count = "1 token" if len(own) == 1 else f"{len(own)} tokens"
+            tokens = terminal.counted(len(own), "token")
             lines.append(
-                f"witnessed by {service}: {count}, of revision {low} at {first.isoformat()} up to revision {high} at "
+                f"witnessed by {service}: {tokens}, of revision {low} at {first.isoformat()} up to revision {high} at "
                 f"{last.isoformat()}; no revision up to {high} was rewritten since"
             )
         later = head - max(state.revision for state, _, _ in self.states)
-        lines.append(f"{later} later revision{'' if later == 1 else 's'} not witnessed yet")
+        lines.append(f"{terminal.counted(later, 'later revision')} not witnessed yet")
         return lines
 
 

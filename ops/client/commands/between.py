@@ -32,7 +32,7 @@ from kubechronicle.ops.client.searches import Search, explain, note_beginning
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_noise_flag, noise_of
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.terminal import Painted
+from kubechronicle.ops.terminal import Painted, counted
 
 EXAMPLES: Final = """\
   kubectl chronicle between 2h now -A                        who changed the cluster in the last two hours
@@ -241,7 +241,7 @@ def _print(session: Session, query: RevisionQuery, groups: Sequence[Group], tota
     elif arguments.verbose and arguments.limit and total > arguments.limit:
         screen.note(f"only {arguments.limit} changes are printed; --limit 0 prints all")
     if total:
-        screen.line(f"{total} change{'' if total == 1 else 's'}")
+        screen.line(counted(total, "change"))
 
 
 def _print_changes(session: Session, revisions: Iterator[Object]) -> int:

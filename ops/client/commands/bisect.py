@@ -18,7 +18,7 @@ from kubechronicle.ops.client.searches import Search, check_kept, explain, note_
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.terminal import Painted
+from kubechronicle.ops.terminal import Painted, counted
 
 EXAMPLES: Final = """\
   kubectl chronicle bisect 'self.spec.replicas == 0' deploy/web
@@ -181,12 +181,12 @@ def _print_notes(session: Session, result: Mapping[str, Any]) -> None:
     if failed := result.get("failed"):
         failure = result["failure"]
         session.screen.note(
-            f"at {failed} changes the expression failed and did not hold, first at revision {failure['revision']}: "
-            f"{failure['message']}"
+            f"at {counted(failed, 'change')} the expression failed and did not hold, first at revision "
+            f"{failure['revision']}: {failure['message']}"
         )
     for name, why in (
-        ("unknown", "are of objects that were erased or cannot be decrypted"),
-        ("hidden", "are of objects that you may not read"),
+        ("unknown", "of objects that were erased or cannot be decrypted"),
+        ("hidden", "of objects that you may not read"),
     ):
         if number := result.get(name):
-            session.screen.note(f"{number} changes were left out: they {why}")
+            session.screen.note(f"{counted(number, 'change')} left out: {why}")

@@ -26,7 +26,7 @@ from kubechronicle.ops.client.session import Session, connect
 from kubechronicle.ops.client.states import State, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags, split_words
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.terminal import Painted, yaml_text
+from kubechronicle.ops.terminal import Painted, counted, yaml_text
 
 EXAMPLES: Final = """\
   kubectl chronicle diff deployment/web --from 2h              since two hours ago
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             print_change(session.screen, change, (sides[0].label, sides[1].label), arguments)
         if not changes:
             compared = len(old.objects.keys() | new.objects.keys())
-            session.screen.note(f"no differences: {compared} object{'' if compared == 1 else 's'} compared")
+            session.screen.note(f"no differences: {counted(compared, 'object')} compared")
     else:
         session.screen.document({"differences": [document_of(change, arguments) for change in changes]})
     return 1 if changes else 2 if old.unread or new.unread else 0

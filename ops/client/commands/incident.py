@@ -26,7 +26,7 @@ from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.terminal import Painted
+from kubechronicle.ops.terminal import Painted, counted
 
 EXAMPLES: Final = """\
   kubectl chronicle incident 14:05 -A                     what happened in the 15 minutes before 14:05 (UTC)
@@ -160,8 +160,8 @@ def _print(screen: Screen, found: Mapping[str, Any], period: tuple[datetime, dat
     roots = [change for change in changes if change.get("because", "") not in known]
     begin, end = (format_time(each.isoformat()) for each in period)
     screen.line(
-        Painted(f"{len(changes)} change{'' if len(changes) == 1 else 's'} between {begin} and {end}", "strong"),
-        f", from {len(roots)} cause{'' if len(roots) == 1 else 's'}",
+        Painted(f"{counted(len(changes), 'change')} between {begin} and {end}", "strong"),
+        f", from {counted(len(roots), 'cause')}",
         f"; {found['heartbeats']} heartbeats are hidden" if found["heartbeats"] else "",
     )
     alike: dict[Any, list[Object]] = {}

@@ -35,7 +35,7 @@ from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, scop
 from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_reason_flag, add_subject_flags
-from kubechronicle.ops.terminal import Painted
+from kubechronicle.ops.terminal import Painted, counted
 
 EXAMPLES: Final = """\
   kubectl chronicle revert --user bob --since 2h -n shop --dry-run     only prints the plan
@@ -131,14 +131,13 @@ def _print_left(screen: Screen, left: Sequence[Reversal]) -> None:
     """Print the deletions that followed from the user's changes, and that the plan leaves as they are."""
     gone = [name_of(each) for each in left if each.step is not None]
     if gone:
-        screen.line(
-            Painted(f"{len(gone)} objects were deleted in consequence: {listed(gone)}; {FLAG} restores them", "old")
-        )
+        number = counted(len(gone), "object")
+        screen.line(Painted(f"{number} deleted in consequence: {listed(gone)}; {FLAG} restores them", "old"))
 
 
 def _print_plan(session: Session, changes: UserChanges, plan: Sequence[Reversal]) -> None:
     screen, user = session.screen, session.arguments.user
-    head = f"To undo {changes.count} changes by {user}, of {len(changes.objects)} objects:"
+    head = f"To undo {counted(changes.count, 'change')} by {user}, of {counted(len(changes.objects), 'object')}:"
     screen.line(Painted(head, "strong"))
     nothing = "Nothing to undo: every object is as before."
     print_plan(screen, plan, WORDS, nothing=nothing, show_secrets=session.arguments.show_secrets)

@@ -13,6 +13,7 @@ from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.output import Screen, format_time
+from kubechronicle.ops.terminal import counted
 
 MOST_NAMES: Final = 1000
 """Different users, namespaces and messages of a policy that are counted by name. Others are counted together."""
@@ -109,11 +110,12 @@ class Report:
 
     def print(self, screen: Screen, period: str) -> None:
         """Print the report as text. ``period``: "between A and B"."""
+        judged = counted(self.judged, "write")
         if not self.totals:
-            screen.line(f"None of {_writes(self.judged)} {period} would have been refused, warned, audited or mutated.")
+            screen.line(f"None of {judged} {period} would have been refused, warned, audited or mutated.")
         else:
             found = ", ".join(f"{self.totals[each]:,} {each}" for each in EFFECTS if self.totals[each])
-            screen.line(f"Of {_writes(self.judged)} {period}: {found}.")
+            screen.line(f"Of {judged} {period}: {found}.")
         for name, tally in self.tallies.items():
             screen.line()
             _print_policy(screen, name, tally)
@@ -122,10 +124,6 @@ class Report:
             screen.line("Not judged:")
             for why, count in self.not_replayed.most_common():
                 screen.line(f"  {count:>9,}  {why}")
-
-
-def _writes(count: int) -> str:
-    return "1 write" if count == 1 else f"{count:,} writes"
 
 
 def _policy(name: str, tally: Tally) -> Object:

@@ -181,6 +181,15 @@ def test_an_archive_that_begins_later_says_what_it_lacks(
     assert "left out, before a gap: 1-10 of long, 1-10 of short" in gap.stderr
 
 
+def test_a_moment_after_the_end_of_an_archive_is_not_known(archive: Archive, shop: tuple[str, int]) -> None:
+    name, _ = shop
+    for moment in ("0s", "2199-01-01T00:00Z"):
+        shown = archive.run("at", moment, "get", "configmaps", "-n", name)
+        assert shown.returncode == 1
+        assert "Z lies after the end of the archive: 20" in shown.stderr
+    assert archive.run("log", "deployment/web", "-n", name, "--since", "1h", "--until", "0s").returncode == 0
+
+
 def test_an_archive_changes_nothing_and_mistakes_are_one_line(archive: Archive, tmp_path: Path) -> None:
     written = archive.run("at", "now", "create", "namespace", "x")
     assert written.returncode == 1
