@@ -110,7 +110,7 @@ class FutureMoment(LogError):
 
 
 class AfterArchive(FutureMoment):
-    """The requested time is later than ``now``, the last change of an archive: what followed, it cannot know."""
+    """The requested time is later than ``now``, the last change of an archive, which cannot know later ones."""
 
 
 class UnknownMoment(LogError):

@@ -38,6 +38,7 @@ NOT_IMPORTED = {
     "mkdocs-material": "program of `make site`",
     "mypy": "program of tests/run.py",
     "py-spy": "program of ops/bench/stacks.py",
+    "pytest-rerunfailures": "plugin of pytest: the mark `flaky` of tests/conftest.py",
     "pytest-trio": "plugin of pytest: runs async tests",
     "pytest-xdist": "plugin of pytest: the options -n and --dist of tests/run.py",
     "ruff": "program of tests/run.py",
