@@ -10,7 +10,8 @@ import orjson
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.branches.branches import OpenBranch
-from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
+from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection
+from kubechronicle.actors.reading.selection import ListsOnly
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.branches import CHANGES, Difference, change_object
 from kubechronicle.api.history.masking import masked_secret
@@ -31,25 +32,11 @@ Readable = Callable[[str, str, str], Awaitable[int]]
 """Return the first revision of an object that the reader may see (NEVER: none), by resource, namespace and name."""
 
 
-class NoChanges:
+class NoChanges(ListsOnly):
     """An ObjectReads of the changes of no branch: the cluster itself has none."""
 
     def __init__(self, present: Reads) -> None:
         self._present = present
-
-    async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
-        raise status.method_not_supported(rt, "get")
-
-    async def watch(
-        self,
-        rt: ResourceType,
-        selection: Selection,
-        *,
-        revision: int | None,
-        initial: bool | None = None,
-        bookmarks: bool = False,
-    ) -> Watching:
-        raise status.method_not_supported(rt, "watch")
 
     async def list(
         self,

@@ -67,9 +67,7 @@ class Cleanup:
             self._store.reads, self._rt, component=COMPONENT, on_list=self._all, on_changes=self._changed
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._queue.run)
-            for _ in range(WORKERS):
-                nursery.start_soon(lambda: self._queue.work(self._clean_up, component=COMPONENT))
+            self._queue.start(nursery, self._clean_up, workers=WORKERS, component=COMPONENT)
             task_status.started()
             await reflector.run()
 

@@ -8,7 +8,8 @@ from typing import Final
 
 import orjson
 
-from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
+from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection
+from kubechronicle.actors.reading.selection import ListsOnly
 from kubechronicle.api.errors import status
 from kubechronicle.api.history import reads as read_objects
 from kubechronicle.api.history.moments import parse_moment
@@ -26,26 +27,12 @@ MOST: Final = 5000
 """Reads of a page, and recordings of a list."""
 
 
-class RecordedReads:
+class RecordedReads(ListsOnly):
     """An ObjectReads of recorded reads. ``at``: the moment up to which they are listed; None: all."""
 
     def __init__(self, reads: Reads, *, at: Moment | None = None) -> None:
         self._reads = reads
         self._at = at
-
-    async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
-        raise status.method_not_supported(rt, "get")
-
-    async def watch(
-        self,
-        rt: ResourceType,
-        selection: Selection,
-        *,
-        revision: int | None,
-        initial: bool | None = None,
-        bookmarks: bool = False,
-    ) -> Watching:
-        raise status.method_not_supported(rt, "watch")
 
     async def list(
         self,

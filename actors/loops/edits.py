@@ -52,8 +52,13 @@ def state_or_deletion(reads: Reads, entry: Entry | None, resource: str, namespac
 # Conditions in the status of an object, set by control loops (API conventions, "Typical status properties").
 
 
-def with_condition(obj: Object, kind: str, state: str, *, reason: str = "", message: str = "") -> Object:
-    """Return the object with its condition ``kind`` in this state. The condition's time is the last change of state."""
+def with_condition(
+    obj: Object, kind: str, state: str, *, reason: str = "", message: str = "", observed: bool = False
+) -> Object:
+    """Return the object with its condition ``kind`` in this state. The condition's time is the last change of state.
+
+    ``observed``: the condition names the object's generation, if there is one.
+    """
     status = obj.get("status") or {}
     conditions = [dict(one) for one in status.get("conditions") or ()]
     held = next((one for one in conditions if one.get("type") == kind), None)
@@ -63,6 +68,8 @@ def with_condition(obj: Object, kind: str, state: str, *, reason: str = "", mess
     if held.get("status") != state:
         held["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     held.update({"status": state, "reason": reason, "message": message})
+    if observed and obj["metadata"].get("generation"):
+        held["observedGeneration"] = obj["metadata"]["generation"]
     return {**obj, "status": {**status, "conditions": conditions}}
 
 

@@ -169,9 +169,7 @@ class NamespaceLifecycleLoop:
         )
         task_status.started()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(queue.run)
-            for _ in range(WORKERS):
-                nursery.start_soon(partial(queue.work, self._process, component=COMPONENT))
+            queue.start(nursery, self._process, workers=WORKERS, component=COMPONENT)
             await reflector.run()
 
     async def _all(self, queue: WorkQueue[str]) -> None:

@@ -25,7 +25,7 @@ from typing import Final
 import orjson
 import trio
 
-from kubechronicle.actors.loops.edits import edit_if_exists
+from kubechronicle.actors.loops.edits import edit_if_exists, with_condition
 from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.work_queue import WorkQueue
 from kubechronicle.actors.reading.reads import Selection
@@ -72,9 +72,7 @@ class StorageMigrationLoop:
             self._store.reads, self._rt, component=COMPONENT, on_list=self._all, on_changes=self._changed
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._queue.run)
-            for _ in range(WORKERS):
-                nursery.start_soon(lambda: self._queue.work(self._reconcile, component=COMPONENT))
+            self._queue.start(nursery, self._reconcile, workers=WORKERS, component=COMPONENT)
             task_status.started()
             await reflector.run()
 
@@ -107,7 +105,9 @@ class StorageMigrationLoop:
         text = f"Migration {migration['metadata']['name']} is running"
 
         def mark(definition: Object) -> Object:
-            return _with_condition(definition, "StorageMigrating", "True", "MigrationRunning", text)
+            return with_condition(
+                definition, "StorageMigrating", "True", reason="MigrationRunning", message=text, observed=True
+            )
 
         await self._edit_definition(resource, mark, _revision_of(migration))
         await self._add_condition(migration, "Running", "MigrationRunning", "The migration is running")
@@ -167,7 +167,9 @@ class StorageMigrationLoop:
         await self._edit_definition(resource, conclude, _revision_of(migration))
 
         def change(held: Object) -> Object:
-            return _with_condition(held, "Running", "False", "MigrationCompleted", "Migration completed")
+            return with_condition(
+                held, "Running", "False", reason="MigrationCompleted", message="Migration completed", observed=True
+            )
 
         await self._edit(migration, change)
 
@@ -186,7 +188,7 @@ class StorageMigrationLoop:
         await self._add_condition(migration, "Failed", "StorageVersionMigrationFailed", text)
 
     async def _add_condition(self, migration: Object, kind: str, reason: str, text: str) -> None:
-        await self._edit(migration, lambda held: _with_condition(held, kind, "True", reason, text, observed=False))
+        await self._edit(migration, lambda held: with_condition(held, kind, "True", reason=reason, message=text))
 
     async def _edit(self, migration: Object, change: Callable[[Object], Object]) -> None:
         name, uid = migration["metadata"]["name"], migration["metadata"]["uid"]
@@ -230,26 +232,10 @@ def _concluded(definition: Object, *, succeeded: bool) -> Object:
             else "but the stored versions have not been updated due to a generation mismatch"
         )
         text = f"{text} {outcome}"
-    changed = _with_condition(definition, "StorageMigrating", "False", reason, text)
+    changed = with_condition(definition, "StorageMigrating", "False", reason=reason, message=text, observed=True)
     if unchanged and succeeded:
         changed["status"]["storedVersions"] = [one["name"] for one in definition["spec"]["versions"] if one["storage"]]
     return changed
-
-
-def _with_condition(obj: Object, kind: str, state: str, reason: str, text: str, *, observed: bool = True) -> Object:
-    """Return the object with this condition. ``observed``: with its generation."""
-    status = obj.get("status") or {}
-    conditions = [dict(one) for one in status.get("conditions") or ()]
-    held: Object | None = next((one for one in conditions if one.get("type") == kind), None)
-    if held is None:
-        held = {"type": kind}
-        conditions.append(held)
-    if held.get("status") != state:
-        held["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    held |= {"status": state, "reason": reason, "message": text}
-    if observed and obj["metadata"].get("generation"):
-        held["observedGeneration"] = obj["metadata"]["generation"]
-    return {**obj, "status": {**status, "conditions": conditions}}
 
 
 def _with_revision(migration: Object, revision: str) -> Object:

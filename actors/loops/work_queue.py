@@ -11,6 +11,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from heapq import heappop, heappush
 from typing import Generic, NoReturn, TypeVar
 
@@ -104,12 +105,25 @@ class WorkQueue(Generic[K]):
             self._ready.append(key)
             self._idle_workers.unpark()
 
-    async def work(self, reconcile: Callable[[K], Awaitable[float | None]], *, component: str) -> NoReturn:
-        """Process keys one by one until cancelled. A key that fails with RETRIED is retried.
+    def start(
+        self,
+        nursery: trio.Nursery,
+        reconcile: Callable[[K], Awaitable[float | None]],
+        *,
+        component: str,
+        workers: int = 1,
+    ) -> None:
+        """Start the timer of delayed keys, and workers that process keys until cancelled.
 
         ``reconcile``: returns the seconds until the key is processed again; 0: not until it is added; None: retry.
         ``component``: the loop's name, for log lines.
         """
+        nursery.start_soon(self.run)
+        for _ in range(workers):
+            nursery.start_soon(partial(self.work, reconcile, component=component))
+
+    async def work(self, reconcile: Callable[[K], Awaitable[float | None]], *, component: str) -> NoReturn:
+        """Process keys one by one as ``start`` says. A key that fails with RETRIED is retried."""
         while True:
             key = await self.take()
             try:

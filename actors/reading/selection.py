@@ -11,6 +11,7 @@ from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.list_options import Continue, encode_continue
+from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, LabelSelector
 from kubechronicle.api.selectors.shard_selectors import ShardSelector
 from kubechronicle.eventlog.entries import UNREADABLE, Entry, Event
@@ -209,6 +210,24 @@ class Listing:
     remaining: int | None = None
     erased: int = 0
     shard: ShardSelector | None = None
+
+
+class ListsOnly:
+    """The get and watch of an ObjectReads whose resources can only be listed: both are refused. StatusError 405."""
+
+    async def get(self, rt: ResourceType, namespace: str, name: str, *, revision: int | None = None) -> Entry | None:
+        raise status.method_not_supported(rt, "get")
+
+    async def watch(
+        self,
+        rt: ResourceType,
+        selection: Selection,
+        *,
+        revision: int | None,
+        initial: bool | None = None,
+        bookmarks: bool = False,
+    ) -> Watching:
+        raise status.method_not_supported(rt, "watch")
 
 
 class RevisionSpan(Sequence[Entry]):

@@ -116,9 +116,7 @@ class Collection:
     async def run(self) -> None:
         """Return when the graph misses changes."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._queue.run)
-            for _ in range(WORKERS):
-                nursery.start_soon(partial(self._queue.work, self._process, component=COMPONENT))
+            self._queue.start(nursery, self._process, workers=WORKERS, component=COMPONENT)
             await self._builder.run()
             nursery.cancel_scope.cancel()
 

@@ -219,8 +219,7 @@ class ElectionLoop:
             self._store.reads, self._leases, component=COMPONENT, on_list=self._all, on_changes=self._lease
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._queue.run)
-            nursery.start_soon(partial(self._queue.work, self._reconcile, component=COMPONENT))
+            self._queue.start(nursery, self._reconcile, component=COMPONENT)
             nursery.start_soon(leases.run)
             nursery.start_soon(partial(repeat_pass, self._clean, subject="expired candidates", interval=CLEANING))
             task_status.started()

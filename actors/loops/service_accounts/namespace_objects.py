@@ -128,7 +128,7 @@ class RootCAPublisher:
         self._queue = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY, measures=self._store.queue(PUBLISHER))
         task_status.started()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._queue.run)
+            self._queue.start(nursery, self._reconcile, component=PUBLISHER)
             for rt in (self._namespaces, self._maps):
                 reflector = Reflector(
                     self._store.reads,
@@ -139,7 +139,6 @@ class RootCAPublisher:
                     resync=RESYNC_INTERVAL,
                 )
                 nursery.start_soon(reflector.run)
-            await self._queue.work(self._reconcile, component=PUBLISHER)
 
     async def _add_all(self) -> None:
         async for part in in_turns(self._store.reads.entries(self._namespaces.resource, "")):

@@ -63,12 +63,11 @@ class AccountTokens:
         self._queue = WorkQueue(first=FIRST_RETRY, longest=LONGEST_RETRY, measures=self._store.queue(CONTROLLER))
         task_status.started()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._queue.run)
+            self._queue.start(nursery, self._reconcile, component=CONTROLLER)
             changes = ((self._secrets, self._on_secrets), (self._accounts, self._on_accounts))
             follow_each(
                 nursery, self._store.reads, changes, component=CONTROLLER, on_list=self._add_all, resync=RESYNC_INTERVAL
             )
-            await self._queue.work(self._reconcile, component=CONTROLLER)
 
     async def _on_secrets(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import partial
 from itertools import repeat
 from typing import Final
 
@@ -83,8 +82,7 @@ class SchedulerLoop:
             delays=repeat(1.0),
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._queue.run)
-            nursery.start_soon(partial(self._queue.work, self._schedule, component=COMPONENT))
+            self._queue.start(nursery, self._schedule, component=COMPONENT)
             nursery.start_soon(nodes.run)
             task_status.started()
             await pods.run()

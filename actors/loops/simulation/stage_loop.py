@@ -122,9 +122,7 @@ class StageLoop:
         """Follow the kinds that have Stages."""
         followed = {**self._types, NODES: self._store.registry.builtin("", "v1", NODES)}
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._queue.run)
-            for _ in range(WORKERS):
-                nursery.start_soon(partial(self._queue.work, self._reconcile, component=COMPONENT))
+            self._queue.start(nursery, self._reconcile, workers=WORKERS, component=COMPONENT)
             task_status.started()
             for resource, rt in followed.items():
                 reflector = Reflector(
