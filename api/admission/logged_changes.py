@@ -101,3 +101,28 @@ def group_of(change: LoggedChange) -> str:
 
 class _Versioned(msgspec.Struct):
     api_version: str = field(default="", name="apiVersion")
+
+
+class DeletionFields(msgspec.Struct, gc=False):
+    """The fields of an object that tell of its deletion, as JSON."""
+
+    deletion_timestamp: Encoded = field(default=UNSET, name="deletionTimestamp")
+    finalizers: list[str] = field(default_factory=list)
+
+
+class _Marked(msgspec.Struct, gc=False):
+    metadata: DeletionFields = field(default_factory=DeletionFields)
+
+
+_ABSENT: Final = DeletionFields()
+
+
+def deletion_fields(encoded: Encoded) -> DeletionFields:
+    """Return the fields of an object in JSON; of none, as if it had no mark and no finalizers."""
+    return _ABSENT if encoded is UNSET else msgspec.json.decode(encoded, type=_Marked).metadata
+
+
+def marks(before: DeletionFields, after: DeletionFields) -> bool:
+    """Tell whether an update marked its object for deletion."""
+    mark = after.deletion_timestamp
+    return mark is not UNSET and (before.deletion_timestamp is UNSET or bytes(mark) != bytes(before.deletion_timestamp))

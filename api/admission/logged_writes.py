@@ -5,6 +5,7 @@
     update, patch           Update                UPDATE        after      before
     delete                  Update, Delete        DELETE        none       before
     update, patch           Delete                UPDATE        last       before      the last finalizer was removed
+    transaction             any                   as its objects tell (api/history/cells.py)
 
 The log holds objects after admission, so a Write has the object as it was stored. The log has no refused requests, no
 dry runs, and no bodies of requests such as an eviction, which change another object than they send.
@@ -17,22 +18,29 @@ from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
 
-from kubechronicle.api.admission.logged_changes import Encoded, LoggedChange, LoggedRequest, decoded
+from kubechronicle.api.admission.logged_changes import (
+    Encoded,
+    LoggedChange,
+    LoggedRequest,
+    decoded,
+    deletion_fields,
+    marks,
+)
 from kubechronicle.api.admission.matching import NAMESPACES, Labels, WriteKind, kind_of
 from kubechronicle.api.errors import status
+from kubechronicle.api.history.cells import TRANSACTION, is_deletion
+from kubechronicle.api.history.transactions import KIND as TRANSACTION_KIND
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.meta.options import sent_write_options
 from kubechronicle.api.meta.request_info import Query, RequestInfo, resolve
 from kubechronicle.api.pipeline import conversion, pipeline, scale
+from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import Registry, ResourceType, body_type
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
-
-DELETIONS: Final = ("delete", "deletecollection")
-"""The verbs of requests to delete: all that such a request changes is a DELETE."""
 
 VIEWS: Final = frozenset(("", "status", "scale", "finalize", "approval", "ephemeralcontainers", "resize"))
 """Subresources that are another view of their object."""
@@ -41,6 +49,9 @@ SHAPES_KEPT: Final = 4096
 """Shapes of requests, and their options, that are kept."""
 
 OPTIONS: Final = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
+
+BESIDE: Final = frozenset(("resourcequotas", "ipaddresses.networking.k8s.io", "endpoints"))
+"""Resources whose changes in a Transaction may be the server's own: nothing tells them from those of the user."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -305,6 +316,8 @@ class LoggedWrites:
         rt = self._registry.known(info.group, info.version, info.resource) if info.is_resource else None
         if rt is None:  # the path tells nothing
             return stored, ""
+        if rt.kind == TRANSACTION_KIND and rt.group == HISTORY and stored.resource not in BESIDE:
+            return stored, ""
         if rt.resource != stored.resource:
             return COMPANION
         return (rt, info.subresource) if info.subresource in VIEWS else BODYLESS
@@ -333,11 +346,15 @@ def _keep(kept: dict[K, V], key: K, value: V) -> None:
 
 
 def _operation(change: LoggedChange) -> tuple[str, Encoded, Encoded]:
-    """Return the operation of a change with its new and old object."""
-    verb = change.request.verb
+    """Return the operation of a change with its new and old object. Without the old one, a change of a Transaction to
+    an object that is marked already looks like the mark."""
     if change.operation == "Create":
         return CREATE, change.after, UNSET
-    if verb in DELETIONS or (change.operation == "Delete" and verb not in ("update", "patch")):
+    verb, marked, freed = change.request.verb, False, False
+    if verb == TRANSACTION:
+        before = deletion_fields(change.before)
+        marked, freed = marks(before, deletion_fields(change.after)), bool(before.finalizers)
+    if is_deletion(verb=verb, operation=change.operation, marks=marked, freed=freed):
         return DELETE, UNSET, change.last if change.before is UNSET else change.before
     return UPDATE, change.last if change.after is UNSET else change.after, change.before
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from kubechronicle.api.history.cells import action_of, is_heartbeat
+from kubechronicle.api.history.cells import DELETIONS, action_of, is_heartbeat
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.steps import Steps
 
@@ -34,8 +34,7 @@ EVICTING: Final = ("node-controller", "taint-eviction-controller", "pod-garbage-
 SCALING: Final = ":horizontal-pod-autoscaler"
 """End of the user that scales objects as a HorizontalPodAutoscaler says."""
 AUTOSCALERS: Final = "horizontalpodautoscalers.autoscaling"
-DELETING: Final = frozenset(("delete", "deletecollection", "evict"))
-MARK: Final = "metadata.deletionTimestamp"
+DELETING: Final = frozenset((*DELETIONS, "evict"))
 NAMESPACES: Final = "namespaces"
 
 Kind = Literal["mark", "recorded", "inferred"]

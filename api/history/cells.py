@@ -1,4 +1,4 @@
-"""Revisions in the words of people: cells of a table, and the action of a request.
+"""Revisions in the words of people: cells of a table, the action of a request, and the rule for deletions.
 
 The creation of an Eviction evicts a Pod, that of a Binding binds it to a node.
 """
@@ -12,15 +12,57 @@ from kubechronicle.api.history.accesses import RESOURCE as ACCESSES
 from kubechronicle.api.history.differences import CONSEQUENCES, is_within, shown_value
 from kubechronicle.api.values.printable import printable
 
-CREATIONS: Final = {"eviction": "evict", "binding": "bind"}
-"""The actions of requests that create a subresource. Another creation never has it at the end of its path."""
-PAST_TENSES: Final = {"evict": "evicted", "bind": "bound"}
+# -- deletions ---------------------------------------------------------------------------------------------------------
+#
+# Changes of the log that delete an object: they end it, or mark it for deletion.
+#
+#     verb of the request        operation        the object                           is a deletion
+#     delete, deletecollection   Update, Delete                                        yes
+#     create of an eviction      Update, Delete                                        yes
+#     transaction                Update           marked by this change                yes
+#     transaction                Delete           had finalizers before                no: it removed the last
+#     transaction                Delete           had none                             yes
+#     update, patch              Delete           an update removed the last finalizer no
+#     another one, or none       Delete                                                yes
+#     all others                                                                       no
+#
+# The log has one verb for all changes of a Transaction, so its objects tell them apart. A mark is a deletionTimestamp
+# that the state before lacks, or has with another time.
 
 
+DELETIONS: Final = ("delete", "deletecollection")
+"""The verbs of requests to delete."""
+UPDATES: Final = ("update", "patch")
+EVICTION: Final = "eviction"
+"""The subresource of a Pod whose creation deletes the Pod."""
 TRANSACTION: Final = "transaction"
 """The verb of all changes of a Transaction."""
 MARK: Final = "metadata.deletionTimestamp"
 """The field that marks an object for deletion."""
+DELETION_FIELDS: Final = (MARK, "metadata.finalizers")
+"""The fields that tell whether a Transaction deleted an object."""
+
+
+def is_deletion(*, verb: str, operation: str, subresource: str = "", marks: bool = False, freed: bool = False) -> bool:
+    """Tell whether a change deletes its object. ``operation``: Create, Update or Delete.
+
+    ``marks``: it marked the object for deletion. ``freed``: it removed the last finalizer.
+    """
+    if operation == "Create":
+        return False
+    if verb in DELETIONS or subresource == EVICTION:
+        return True
+    if verb == TRANSACTION:
+        return not freed if operation == "Delete" else marks
+    return operation == "Delete" and verb not in UPDATES
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+
+CREATIONS: Final = {EVICTION: "evict", "binding": "bind"}
+"""The actions of requests that create a subresource. Another creation never has it at the end of its path."""
+PAST_TENSES: Final = {"evict": "evicted", "bind": "bound"}
 
 
 def changed_cell(revision: Mapping[str, Any]) -> str:
@@ -57,10 +99,11 @@ def action_of(revision: Mapping[str, Any]) -> str:
     Without a request, and for a change of a Transaction, it is that of the operation.
     """
     request = revision.get("request") or {}
-    verb = str(request.get("verb") or revision["operation"].lower())
+    operation = str(revision["operation"])
+    verb = str(request.get("verb") or operation.lower())
     if verb == TRANSACTION:
-        is_mark = MARK in (revision.get("changed") or ())
-        return "delete" if is_mark else str(revision["operation"]).lower()
+        marked = MARK in (revision.get("changed") or ())
+        return "delete" if is_deletion(verb=verb, operation=operation, marks=marked) else operation.lower()
     last = str(request.get("uri") or "").partition("?")[0].rpartition("/")[2]
     return CREATIONS.get(last, verb) if verb == "create" else verb
 

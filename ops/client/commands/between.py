@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from kubechronicle.api.history.cells import MARK as DELETION_MARK
-from kubechronicle.api.history.cells import TRANSACTION, action_of, changed_cell, object_cell, user_named
+from kubechronicle.api.history import cells
+from kubechronicle.api.history.cells import action_of, changed_cell, object_cell, user_named
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client import output, sources
@@ -193,7 +193,7 @@ def _read_groups(session: Session, query: RevisionQuery) -> tuple[list[Group], i
             group = found.setdefault(name, Group(name))
             group.counts[_operation(each)] += each["changes"]
             group.scopes[scope], group.selectors = None, grouping.selectors(each)
-            if each["operation"] == "Update" and each["verb"] == TRANSACTION:
+            if each["operation"] == "Update" and each["verb"] == cells.TRANSACTION:
                 group.in_transactions = True
     for group in found.values():
         if group.in_transactions:
@@ -205,14 +205,16 @@ def _read_groups(session: Session, query: RevisionQuery) -> tuple[list[Group], i
 
 def _marks_in_transactions(session: Session, query: RevisionQuery, group: Group) -> int:
     """Return the number of marks for deletion that Transactions made: their verb does not tell, but the change does."""
-    fields = {"operation": "Update", "request.verb": TRANSACTION, "changed": DELETION_MARK}
+    fields = {"operation": "Update", "request.verb": cells.TRANSACTION, "changed": cells.MARK}
     part = query.replaced(scopes=list(group.scopes), fields={**query.fields, **group.selectors, **fields}, limit=0)
     return sum(1 for _ in read_revisions(session.client, part))
 
 
 def _operation(group: Mapping[str, str]) -> str:
-    marks = group["verb"] in ("delete", "deletecollection") or group["subresource"] == "eviction"
-    return MARK if group["operation"] == "Update" and marks else group["operation"]
+    """Return the operation of a group's changes, or MARK. Marks in Transactions have no group of their own."""
+    operation = group["operation"]
+    marks = cells.is_deletion(verb=group["verb"], operation=operation, subresource=group["subresource"])
+    return MARK if operation == "Update" and marks else operation
 
 
 def _changes_of(session: Session, query: RevisionQuery, group: Group, most: int) -> Iterator[Object]:

@@ -14,10 +14,10 @@ from typing import Any, Final
 from msgspec import DecodeError
 
 from kubechronicle.api.admission.logged_changes import PAGES, LoggedChange, group_of
-from kubechronicle.api.admission.logged_writes import CREATE, DELETE, DELETIONS, UPDATE, VIEWS
+from kubechronicle.api.admission.logged_writes import CREATE, DELETE, UPDATE, VIEWS
 from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.custom.served import all_types
-from kubechronicle.api.history.cells import NOISY_RESOURCES
+from kubechronicle.api.history.cells import DELETION_FIELDS, DELETIONS, NOISY_RESOURCES
 from kubechronicle.api.registry.registry import Registry, known_registry
 from kubechronicle.ops.client.client import NOT_JSON, ApiError, Client
 from kubechronicle.ops.client.revision_reader import API, NO_HISTORY
@@ -308,7 +308,9 @@ def _query(source: Source, bounds: Bounds) -> dict[str, str]:
     if not source.deletions:
         terms += [f"request.verb!={verb}" for verb in DELETIONS]
     query = {"order": "oldest", "fieldSelector": ",".join(terms)}
-    return query | {"fields": ",".join(source.fields), "fieldsOf": source.version} if source.fields else query
+    if source.fields:
+        query |= {"fields": ",".join(dict.fromkeys((*source.fields, *DELETION_FIELDS))), "fieldsOf": source.version}
+    return query
 
 
 def resource_of(change: LoggedChange) -> str:

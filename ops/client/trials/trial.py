@@ -19,6 +19,7 @@ from kubechronicle.api.admission.matching import NAMESPACES, WriteKind
 from kubechronicle.api.admission.policy_sources import ConfigurationError, Policy
 from kubechronicle.api.admission.replayed_webhooks import MUTATING, Ask, WebhookReplay
 from kubechronicle.api.admission.replays import REFUSED, PolicyReplay, ReplayReading
+from kubechronicle.api.history.cells import DELETION_FIELDS
 from kubechronicle.api.history.object_parts import ALWAYS, parts_of
 from kubechronicle.api.history.positions import SPAN
 from kubechronicle.api.registry.registry import Registry, ResourceType
@@ -130,7 +131,7 @@ class Trial:
         if fields is None or webhooks or not all(map(self.replay.reads_stored_form, kinds)):
             return ()
         try:
-            parts_of(fields)
+            parts_of((*fields, *DELETION_FIELDS))
         except ValueError:  # too many of them
             return ()
         return fields or ALWAYS

@@ -144,7 +144,7 @@ def test_only_the_wanted_parts_of_changes_are_asked_for() -> None:
         "order": "oldest",
         "fieldSelector": f"{whole['fieldSelector']},request.verb!=delete,request.verb!=deletecollection",
         "content": "after",
-        "fields": "metadata.labels,spec.x",
+        "fields": "metadata.labels,spec.x,metadata.deletionTimestamp,metadata.finalizers",
         "fieldsOf": "v1",
         "details": "none",
     }
