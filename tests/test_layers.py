@@ -39,7 +39,7 @@ HTTP_MAY_IMPORT = (
     "actors.history",
     "actors.large_work",
     "actors.pauses",
-    "actors.loops.service_accounts.tokens",
+    "actors.loops.service_account_tokens",
     "actors.reading.reads",
     "actors.store",
     "actors.supervisor",

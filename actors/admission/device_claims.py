@@ -17,7 +17,7 @@ from typing import Any, Final
 from kubechronicle.actors.admission.chain import CREATE, Attributes, State
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.access.rbac import SERVICE_ACCOUNT
-from kubechronicle.api.builtin.resource.resourceclaim.validation_status import (
+from kubechronicle.api.builtin.resource.claim_status_validation import (
     changed_drivers,
     forget_deallocated,
     node_of_allocation,

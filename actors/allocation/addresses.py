@@ -21,7 +21,7 @@ from kubechronicle.actors.allocation.pending_allocations import AllocationOwner,
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.writing.targets import Target, new_object
 from kubechronicle.api.builtin.common.checks import parse_ip
-from kubechronicle.api.builtin.core.service.service import needs_address
+from kubechronicle.api.builtin.core.service import needs_address
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.registry.registry import builtin_registry

@@ -13,8 +13,8 @@ from typing import Final
 
 from kubechronicle.api.builtin.common.checks import parse_ip
 from kubechronicle.api.builtin.common.network_values import staying_valid
-from kubechronicle.api.builtin.core.service.service import needs_address
-from kubechronicle.api.builtin.core.service.validation import cluster_ips
+from kubechronicle.api.builtin.core.service import needs_address
+from kubechronicle.api.builtin.core.service_validation import cluster_ips
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause, invalid_value
 from kubechronicle.api.schema.named_texts import print_by_type

@@ -13,7 +13,7 @@ from kubechronicle.actors.allocation.pending_allocations import AllocationOwner,
 from kubechronicle.actors.allocation.ports import Ports
 from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.api.builtin.core.service.service import keep_allocated, pair_addresses
+from kubechronicle.api.builtin.core.service import keep_allocated, pair_addresses
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.values.objects import Object

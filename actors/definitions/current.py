@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from kubechronicle.actors.definitions.definition import DEFINITIONS, Definition, Description, may_serve, read_definition
-from kubechronicle.api.custom.rules.rule import RuleMeasures
+from kubechronicle.api.custom.rule import RuleMeasures
 from kubechronicle.api.custom.served import selectable_fields
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.eventlog.entries import Entry, Event

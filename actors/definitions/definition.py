@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from kubechronicle.api.builtin.apiextensions.conditions import same_names
-from kubechronicle.api.custom.rules.rule import RuleMeasures
+from kubechronicle.api.custom.rule import RuleMeasures
 from kubechronicle.api.custom.served import SelectableField, all_types, getter, has_condition
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors import field_selectors

@@ -34,7 +34,7 @@ from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
-from kubechronicle.api.builtin.strategies import KindRules, strategy_of
+from kubechronicle.api.builtin.kinds import KindRules, strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta import metadata, stored_contents
 from kubechronicle.api.meta.encoding import copy_object

@@ -16,7 +16,7 @@ from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.random_names import name_suffix as name_suffix
 from kubechronicle.actors.random_names import new_uid as new_uid
 from kubechronicle.api.admission.matching import UNWANTED
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
 from kubechronicle.api.registry.registry import ResourceType

@@ -55,7 +55,7 @@ from kubechronicle.actors.writing.targets import Target as Target
 from kubechronicle.actors.writing.targets import context_of, requested_by
 from kubechronicle.actors.writing.together import Together
 from kubechronicle.actors.writing.write_loop import IsStale, WriteLoop
-from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.builtin.kinds import KindRules
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline.pipeline import Outcome, Prepared

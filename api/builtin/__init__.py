@@ -1,4 +1,4 @@
-"""The built-in kinds as data tables and small functions: one file per kind, in a folder per API group.
+"""The built-in kinds as data tables and small functions: one file per kind, in a folder or one file per API group.
 
 A kind's file reads from top to bottom: defaults, preparation, validation, warnings, table columns and conversions, as
 far as the facts about types do not say them. At its end is the record of the kind (common/kind.py). kinds.py finds the

@@ -2,28 +2,53 @@
 
 The rules of a kind stand in ``KIND`` of ``builtin/GROUP/KIND.py``: the first label of its group ("core" for the group
 without a name), and its kind in small letters. A kind with too many rules for a file has a folder, with a file of the
-same name in it. A few small kinds of one idea share a file, which SHARED names; it has ``KINDS``.
+same name in it. A few small kinds of one idea share a file, which SHARED names; it has ``KINDS``. A group with few
+rules is one file without a folder, which ONE_FILE names.
 
-    deployments.apps    builtin/apps/deployment.py
-    pods                builtin/core/pod/pod.py
+    deployments.apps            builtin/apps/deployment.py
+    pods                        builtin/core/pod/pod.py
+    leases.coordination.k8s.io  builtin/coordination.py
+
+The rules of all built-in kinds under feature gates, and the strategy of kinds without one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
-from kubechronicle.api.builtin.common.kind import BuiltinKind
+from kubechronicle.api.builtin.common.kind import STATUS, BuiltinKind
 from kubechronicle.api.builtin.common.printer import Printer
 from kubechronicle.api.builtin.common.version_conversion import Converter
 from kubechronicle.api.builtin.core.pod.gated_fields import POD_SPEC
+from kubechronicle.api.builtin.core.pod.options import PodOptions, follow_options
+from kubechronicle.api.declarative.enforcement import DeclaredRules
+from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.lives import LEGACY
 from kubechronicle.api.registry.resources import GROUPS, OWN_GROUPS, STORED_AS
-from kubechronicle.api.strategy.gated_fields import GatedField, Table, below
+from kubechronicle.api.strategy.gated_fields import DisabledFields, GatedField, Table, below
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import Object
+
+ONE_FILE: Final[Mapping[str, str]] = {
+    "apiregistration": "apiregistration",
+    "authentication": "reviews",
+    "authorization": "reviews",
+    "coordination": "coordination",
+    "discovery": "discovery",
+    "history": "history",
+    "internal": "internal",
+    "lifecycle": "lifecycle",
+    "node": "node",
+    "policy": "policy",
+    "rbac": "rbac",
+    "scheduling": "scheduling",
+    "storagemigration": "storagemigration",
+}
+"""First label of a group -> the file of all its kinds."""
 
 SHARED: Final[Mapping[str, tuple[str, ...]]] = {
     "admissionregistration.policies": (
@@ -33,18 +58,12 @@ SHARED: Final[Mapping[str, tuple[str, ...]]] = {
         "MutatingAdmissionPolicyBinding",
     ),
     "admissionregistration.webhooks": ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
-    "authentication.reviews": ("SelfSubjectReview", "TokenReview"),
-    "authorization.access_reviews": (
-        "LocalSubjectAccessReview",
-        "SelfSubjectAccessReview",
-        "SelfSubjectRulesReview",
-        "SubjectAccessReview",
-    ),
+    "core.configurations": ("ConfigMap", "Secret"),
     "core.pod": ("Binding",),
-    "history.branches": ("Branch", "BranchChange"),
-    "history.reads": ("Read", "ClusterRead", "ReadRecording"),
-    "history.revisions": ("Revision", "ClusterRevision", "Transaction"),
-    "rbac.roles": ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
+    "networking.addresses": ("IPAddress", "ServiceCIDR"),
+    "networking.ingresses": ("Ingress", "IngressClass"),
+    "resource.resourceclaims": ("ResourceClaim", "ResourceClaimTemplate"),
+    "storage.classes": ("StorageClass", "VolumeAttributesClass"),
 }
 """File -> the kinds of one idea that share it, where a kind's name is not the file's."""
 _SHARED: Final = {
@@ -54,15 +73,20 @@ _SHARED: Final = {
 
 def places() -> list[str]:
     """Return the module of each registered kind below ``builtin``, such as "apps.deployment", each once."""
-    names = (
-        f"{group.partition('.')[0] or 'core'}.{row.kind.lower()}"
+    rows_of = (
+        (group.partition(".")[0] or "core", row)
         for table in (GROUPS, OWN_GROUPS)
         for group, versions in table.items()
         for rows in versions.values()
         for row in rows
         if STORED_AS.get((group, row.plural), (group,))[0] == group
     )
-    return list(dict.fromkeys(_SHARED.get(name, name) for name in names))
+    return list(dict.fromkeys(_place(label, row.kind.lower()) for label, row in rows_of))
+
+
+def _place(label: str, kind: str) -> str:
+    name = f"{label}.{kind}"
+    return ONE_FILE.get(label) or _SHARED.get(name, name)
 
 
 def _kinds(place: str) -> tuple[BuiltinKind, ...]:
@@ -139,3 +163,43 @@ FILL_EMPTY: Final[Mapping[str, Callable[[Object], None]]] = {
     kind.resource: kind.fill_empty for kind in KINDS if kind.fill_empty
 }
 """Storage resource -> the step for an object without contents."""
+
+
+_PLAIN: Final = Strategy(subresources=STATUS)
+
+
+def strategy_of(resource: str) -> Strategy:
+    """Return the strategy of a storage resource ("pods", "deployments.apps"), or a plain one.
+
+    Its flags hold under all feature gates; for its hooks see ``KindRules``.
+    """
+    return STRATEGIES.get(resource, _PLAIN)
+
+
+class KindRules:
+    """The rules of all kinds under feature gates: strategies, fields that the gates switch off, and tags. Immutable."""
+
+    __slots__ = ("_disabled", "_strategies", "declared", "gates")
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self.gates = gates
+        options = PodOptions.of(gates)
+        self._strategies = {
+            resource: follow_options(strategy.under(gates), options) for resource, strategy in STRATEGIES.items()
+        }
+        self._disabled = DisabledFields(gates, GATED_FIELDS)
+        self.declared = DeclaredRules(gates)
+
+    def of(self, resource: str) -> Strategy:
+        """Return the strategy of a storage resource."""
+        return self._strategies.get(resource, _PLAIN)
+
+    def drop(self, resource: str, subresource: str, new: Object, old: Object | None) -> None:
+        """Remove the fields of disabled features that ``old`` does not use from ``new``, in place."""
+        self._disabled.drop(resource, subresource, new, old)
+
+
+@cache
+def default_rules() -> KindRules:
+    """Return the rules under the gates that are on by default."""
+    return KindRules(FeatureGates())

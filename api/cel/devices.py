@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubechronicle.api.cel import CompileError, Environment, Program, base_environment
 from kubechronicle.api.cel.admission import FAILED, program_problem, type_text
-from kubechronicle.api.cel.costs.cost_estimate import Path, estimate
+from kubechronicle.api.cel.cost_estimate import Path, estimate
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import ExpressionReport
 from kubechronicle.api.cel.library import estimates, quantity, semver

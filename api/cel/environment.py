@@ -10,8 +10,8 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kubechronicle.api.cel.checking import validators
-from kubechronicle.api.cel.checking.checker import CheckerScope, check
+from kubechronicle.api.cel import validators
+from kubechronicle.api.cel.checker import CheckerScope, check
 from kubechronicle.api.cel.declarations import Library
 from kubechronicle.api.cel.errors import CompileError, InstantiationError
 from kubechronicle.api.cel.evaluation.code import ConstantError

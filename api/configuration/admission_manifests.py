@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubechronicle.api.builtin import strategies
 from kubechronicle.api.builtin.admissionregistration.webhooks import STATIC_SUFFIX
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.codecs import yaml
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.configuration.files import ConfigFileError
@@ -122,7 +122,7 @@ def _accepted(obj: Object) -> Object:
     """Return an object as it would be stored. ConfigFileError: the API would reject it."""
     rt = known_registry().by_api_version(obj["apiVersion"], obj["kind"])
     assert rt is not None, "a built-in kind"
-    strategies.strategy_of(rt.resource)  # loads the rules of the kind
+    strategy_of(rt.resource)  # loads the rules of the kind
     context = WriteContext(now=_ANY_TIME, uid=_ANY_UID, field_validation="Strict")
     try:
         decoded, _ = pipeline.decode_object(rt, obj, context, create=True)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from kubechronicle.api.custom.rules.rule import RuleMeasures
+from kubechronicle.api.custom.rule import RuleMeasures
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.registry.lives import version_priority
 from kubechronicle.api.registry.registry import ResourceType, Subresource

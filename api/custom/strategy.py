@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.custom.rules.rules import CustomRules
+from kubechronicle.api.custom.rules import CustomRules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema
 from kubechronicle.api.custom.schema.known_contents import Contents, KnownContents
 from kubechronicle.api.errors.field_errors import Cause, invalid_value

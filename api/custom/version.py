@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from kubechronicle.api.custom import strategy as strategies
-from kubechronicle.api.custom.rules.rule import RuleMeasures
-from kubechronicle.api.custom.rules.rules import CustomRules
+from kubechronicle.api.custom.rule import RuleMeasures
+from kubechronicle.api.custom.rules import CustomRules
 from kubechronicle.api.custom.schema.compiled import CompiledSchema, compile_schema
 from kubechronicle.api.schema.types import ATOMIC, META, AnyType, ListType, MapType, ObjectType, Scalar, Type
 from kubechronicle.api.schema.types import object_type as builtin_type

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.openapi import parameters
 from kubechronicle.api.openapi.names import article, capital, group_words, tag

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import structs
 
-from kubechronicle.api.builtin.strategies import KindRules, default_rules, strategy_of
+from kubechronicle.api.builtin.kinds import KindRules, default_rules, strategy_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.meta import metadata

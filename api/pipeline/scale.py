@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kubechronicle.api.builtin.strategies import default_rules
+from kubechronicle.api.builtin.kinds import default_rules
 from kubechronicle.api.errors import status
 from kubechronicle.api.managed_fields import field_sets, managers
 from kubechronicle.api.managed_fields.field_sets import FieldSet

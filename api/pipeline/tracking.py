@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.custom.version import Marks
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.managed_fields.managers import Paths, Writer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from kubechronicle.actors.loops.service_accounts.tokens import LAST_USED, is_current
+from kubechronicle.actors.loops.service_account_tokens import LAST_USED, is_current
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import Views
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics

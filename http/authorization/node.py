@@ -18,7 +18,7 @@ from typing import Final
 
 from kubechronicle.api.access.pod_references import CLAIMS, Reference, node_and_references, volume_secrets
 from kubechronicle.api.access.rule_index import RuleIndex, stand_for
-from kubechronicle.api.builtin.rbac.bootstrap_policy import cluster_roles
+from kubechronicle.api.builtin.rbac import cluster_roles
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.selectors.field_selectors import value_required

@@ -12,7 +12,7 @@ from typing import Final
 
 from kubechronicle.actors.branches.changes import NoChanges
 from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, ConvertedReads, needs_webhook
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.branches import CHANGES

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.codecs.negotiate import Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Path

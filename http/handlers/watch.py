@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import trio
 from prometheus_client import Histogram
 
-from kubechronicle.actors.conversion.converted_cursor import ConvertedCursor
+from kubechronicle.actors.conversion.converted_reads import ConvertedCursor
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.actors.store import Served
 from kubechronicle.api.codecs.negotiate import JSON, WATCH_COMPRESSION

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubechronicle.actors.writing.targets import NO_OPTIONS, Caller, Target
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.codecs import budget, json, negotiate, protobuf, yaml
 from kubechronicle.api.codecs.errors import CodecError, DecodeError, RefusedValueError
 from kubechronicle.api.custom.conversion_reviews import WebhookConversionFailed

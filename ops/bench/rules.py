@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from kubechronicle.api.builtin.strategies import strategy_of
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.managed_fields import managers
 from kubechronicle.api.meta.encoding import copy_object, encode_stored
 from kubechronicle.api.pipeline import bodies, conversion, pipeline

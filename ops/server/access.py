@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubechronicle.actors.admission.state import Judge, Judgement, Permits
-from kubechronicle.actors.loops.service_accounts.tokens import LegacyTokenTracking
+from kubechronicle.actors.loops.service_account_tokens import LegacyTokenTracking
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.subresources.token_request import HOOKS_GATE
 from kubechronicle.eventlog.records import Who

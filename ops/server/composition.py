@@ -27,7 +27,7 @@ from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
 from kubechronicle.actors.writing.writes import Writes
-from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.builtin.kinds import KindRules
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.eventlog.log import RevisionLog

@@ -17,21 +17,21 @@ from kubechronicle.actors.definitions.api_services import CustomAPIServices
 from kubechronicle.actors.definitions.cleanup import Cleanup
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.establishing import Establishing
+from kubechronicle.actors.loops import elections, storage_versions
 from kubechronicle.actors.loops.bootstrap.rbac import ClusterRoleAggregation
+from kubechronicle.actors.loops.elections import ElectionLoop
 from kubechronicle.actors.loops.event_ttl import EventExpiry
 from kubechronicle.actors.loops.foreign_objects import ForeignObjects
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
-from kubechronicle.actors.loops.gated import elections, storage_versions
-from kubechronicle.actors.loops.gated.elections import ElectionLoop
-from kubechronicle.actors.loops.gated.storage_versions import StorageVersionLoop
 from kubechronicle.actors.loops.namespace_lifecycle import NamespaceLifecycleLoop
+from kubechronicle.actors.loops.namespace_objects import RootCAPublisher, ServiceAccountLoop
 from kubechronicle.actors.loops.policy_status import PolicyStatusLoop
 from kubechronicle.actors.loops.resource_quota import ResourceQuotaLoop
-from kubechronicle.actors.loops.service_accounts.namespace_objects import RootCAPublisher, ServiceAccountLoop
-from kubechronicle.actors.loops.service_accounts.tokens import AccountTokens
-from kubechronicle.actors.loops.services.service_cidrs import ServiceCIDRLoop
+from kubechronicle.actors.loops.service_account_tokens import AccountTokens
+from kubechronicle.actors.loops.service_cidrs import ServiceCIDRLoop
 from kubechronicle.actors.loops.storage_migration import StorageMigrationLoop
 from kubechronicle.actors.loops.storage_protection import StorageProtectionLoop
+from kubechronicle.actors.loops.storage_versions import StorageVersionLoop
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.api.access.account_tokens import Sign

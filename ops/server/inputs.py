@@ -51,7 +51,7 @@ from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.shared_keys import FLAG, encryption_key
 
 if TYPE_CHECKING:
-    from kubechronicle.actors.loops.simulation.simulated_nodes import Simulation
+    from kubechronicle.actors.loops.simulated_nodes import Simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from kubechronicle.actors.loops.bootstrap.authentication_trust import NAME, Kept
 from kubechronicle.actors.loops.bootstrap.flow_control import FlowControlBootstrap
 from kubechronicle.actors.loops.bootstrap.rbac import RbacBootstrap
 from kubechronicle.actors.loops.bootstrap.system_objects import Bootstrap
-from kubechronicle.actors.loops.service_accounts.tokens import CONFIG_MAP, LegacyTokenTracking
-from kubechronicle.actors.loops.services.repair import ClusterIPRepair, NodePortRepair
-from kubechronicle.actors.loops.services.server_endpoints import LEASE_NAMESPACE, LEASES
+from kubechronicle.actors.loops.server_endpoints import LEASE_NAMESPACE, LEASES
+from kubechronicle.actors.loops.service_account_tokens import CONFIG_MAP, LegacyTokenTracking
+from kubechronicle.actors.loops.service_repair import ClusterIPRepair, NodePortRepair
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.eventlog.records import Key

@@ -15,7 +15,7 @@ import trio
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
-from kubechronicle.actors.loops.services.server_endpoints import Advertised
+from kubechronicle.actors.loops.server_endpoints import Advertised
 from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.configuration.egress_selector import EgressSelection
 from kubechronicle.api.configuration.tracing import TracingConfiguration
@@ -38,7 +38,7 @@ from kubechronicle.ops.server.encryption.chains import EncryptionPlan
 from kubechronicle.ops.server.worker_messages import LogEnd
 
 if TYPE_CHECKING:
-    from kubechronicle.actors.loops.simulation.simulated_nodes import Simulation
+    from kubechronicle.actors.loops.simulated_nodes import Simulation
     from kubechronicle.api.configuration.admission_manifests import Manifests
     from kubechronicle.http.authentication.oidc.authenticator import JwtPlan
     from kubechronicle.http.outgoing.image_reviews import ImageWebhook

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 import trio
 
 from kubechronicle.actors.allocation.ranges import ServiceNetwork
-from kubechronicle.actors.loops.services.server_endpoints import Advertised, server_id
+from kubechronicle.actors.loops.server_endpoints import Advertised, server_id
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.eventlog.postgres.connection import check_pooler, migrate
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch

@@ -6,10 +6,10 @@ import logging
 from typing import Final
 
 from kubechronicle.actors.admission import node_restriction, plugins
-from kubechronicle.actors.loops.gated import elections, storage_versions
+from kubechronicle.actors.loops import elections, storage_versions
 from kubechronicle.api.builtin.core.pod.options import GATES
 from kubechronicle.api.builtin.kinds import GATED_FIELDS, STRATEGIES
-from kubechronicle.api.builtin.rbac.bootstrap_policy import GATES as GATES_OF_ROLES
+from kubechronicle.api.builtin.rbac import GATES as GATES_OF_ROLES
 from kubechronicle.api.codecs.negotiate import CBOR_GATE, COMPRESSION_GATES
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.configuration.encryption import KMS_V1_GATE

@@ -50,7 +50,7 @@ ALLOWED = {
     "api.cel.admission.environment": "by flags: which variables an expression has",
     "api.cel.devices.environment": NO_ARGUMENT,
     "api.cel.environment.base_environment": NO_ARGUMENT,
-    "api.builtin.strategies.default_rules": NO_ARGUMENT,
+    "api.builtin.kinds.default_rules": NO_ARGUMENT,
     "api.codecs.wire.compiler.function_name": "by names of messages in the program's table, of which code is generated",
     "api.codecs.wire.table._message_of": BY_TYPE,
     "api.codecs.wire.table.message_named": BY_NAME,

@@ -24,7 +24,7 @@ from stalls.checks import CHECKS
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.allocation.ranges import ServiceNetwork
-from kubechronicle.actors.loops.services.server_endpoints import Advertised
+from kubechronicle.actors.loops.server_endpoints import Advertised
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec, Supervisor
 from kubechronicle.api.registry.runtime_config import parse, registry_for

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.builtin.kinds import KindRules
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.pipeline import pipeline

@@ -28,7 +28,7 @@ from kubechronicle.actors.reading.reads import Selection
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.access import rbac
-from kubechronicle.api.builtin.rbac import bootstrap_policy as policy
+from kubechronicle.api.builtin import rbac as policy
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta.options import DeleteOptions

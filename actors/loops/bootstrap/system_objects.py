@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.loops.edits import NO_CHANGE, create_unless_exists, with_condition
 from kubechronicle.actors.loops.retries import Pass, each, repeat_pass
-from kubechronicle.actors.loops.services.server_endpoints import COMPONENT, SERVICE_NAME, Advertised, ServerEndpoints
+from kubechronicle.actors.loops.server_endpoints import COMPONENT, SERVICE_NAME, Advertised, ServerEndpoints
 from kubechronicle.actors.store import Store, system_caller
 from kubechronicle.actors.writing.writes import Target
 from kubechronicle.api.values.objects import Object

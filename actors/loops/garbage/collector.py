@@ -10,7 +10,7 @@ GraphBuilder follows all resources into one graph of owners and dependents, and 
     changes of …     ──┼── graph ──┤
     changes of …     ──┘   queue   └── worker
 
-An object of an extension API server is collected, too, and may be an owner (foreign_dependents.py).
+An object of an extension API server is collected, too, and may be an owner (graph_builder.py).
 
 No other state is kept: after a restart everything is read from the objects.
 """

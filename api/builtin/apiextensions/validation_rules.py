@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubechronicle.api.builtin.apiextensions.hub import unsupported
 from kubechronicle.api.builtin.apiextensions.where import Where
-from kubechronicle.api.custom.rules.rule import FieldPathError, field_path
+from kubechronicle.api.custom.rule import FieldPathError, field_path
 from kubechronicle.api.errors.field_errors import Cause, invalid_value, not_supported, required
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 
 if TYPE_CHECKING:
-    from kubechronicle.api.custom.rules.definitions import TotalCost
+    from kubechronicle.api.custom.rule_definitions import TotalCost
 
 # -- form -------------------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Site(NamedTuple):
 
     def times(self) -> int | None:
         """Return the largest number of values in one object, None if nothing limits it."""
-        from kubechronicle.api.custom.rules.definitions import times_below
+        from kubechronicle.api.custom.rule_definitions import times_below
 
         above: list[Object] = []
         at = self.parent
@@ -121,7 +121,7 @@ class RuleCheck:
 
     @cached_property
     def _costs(self) -> TotalCost:
-        from kubechronicle.api.custom.rules.definitions import TotalCost
+        from kubechronicle.api.custom.rule_definitions import TotalCost
 
         self._used = True
         return TotalCost()
@@ -131,7 +131,7 @@ class RuleCheck:
 
         ``uncorrelated``: the outermost list or map around the schema whose parts have no stored values.
         """
-        from kubechronicle.api.custom.rules.definitions import rule_problems
+        from kubechronicle.api.custom.rule_definitions import rule_problems
 
         return rule_problems(
             site.schema,
@@ -154,7 +154,7 @@ class RuleCheck:
         """
         if not _has_rules(schema, value):
             return []
-        from kubechronicle.api.custom.rules.rules import CustomRules
+        from kubechronicle.api.custom.rules import CustomRules
 
         rules = CustomRules(schema, resource=resource)
         found, tolerated = rules.validate(value, value)

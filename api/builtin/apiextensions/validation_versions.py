@@ -14,7 +14,7 @@ from typing import Final
 from kubechronicle.api.builtin.admissionregistration.webhooks import client_config
 from kubechronicle.api.builtin.apiextensions.where import Where
 from kubechronicle.api.builtin.common.checks import one_of, repeated, wrong
-from kubechronicle.api.custom.rules.rule import FieldPathError, field_path
+from kubechronicle.api.custom.rule import FieldPathError, field_path
 from kubechronicle.api.errors.field_errors import Cause, duplicate, forbidden, invalid_value, required, too_many
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object

@@ -11,8 +11,8 @@ import zoneinfo
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.api.builtin.batch.job.job import warnings_in_job_spec
-from kubechronicle.api.builtin.batch.job.validation import job_spec
+from kubechronicle.api.builtin.batch.job import warnings_in_job_spec
+from kubechronicle.api.builtin.batch.job_validation import job_spec
 from kubechronicle.api.builtin.common.cell_text import Since, containers_text, selector_text, yes_no
 from kubechronicle.api.builtin.common.checks import NOT_NEGATIVE, not_negative
 from kubechronicle.api.builtin.common.go_shapes import selector

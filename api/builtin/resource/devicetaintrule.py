@@ -13,7 +13,7 @@ from kubechronicle.api.builtin.common.kind import BuiltinKind, only_status
 from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, field_column, name_of
 from kubechronicle.api.builtin.common.volume_sources import csi_driver_name
 from kubechronicle.api.builtin.resource.devices import pool_name
-from kubechronicle.api.builtin.resource.resourceslice.validation import taint as valid_taint
+from kubechronicle.api.builtin.resource.slice_validation import taint as valid_taint
 from kubechronicle.api.errors.field_errors import Cause, too_many
 from kubechronicle.api.strategy.strategy import Check, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.api.cel.costs.cost_spans import actual_size, traversal
+from kubechronicle.api.cel.cost_spans import actual_size, traversal
 from kubechronicle.api.cel.errors import CostExceeded, EvaluationError, no_such_overload
 from kubechronicle.api.cel.evaluation.code import Closure, Code, ConstantError, Context, check_budget, constant
 from kubechronicle.api.cel.operations.arithmetic import add_list

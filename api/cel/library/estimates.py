@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubechronicle.api.cel.costs.cost_estimate import PATTERN, TRAVERSAL, Estimate, EstimatedPart, pattern
-from kubechronicle.api.cel.costs.cost_spans import MOST, ONE, UNKNOWN, CostSpan, exactly
+from kubechronicle.api.cel.cost_estimate import PATTERN, TRAVERSAL, Estimate, EstimatedPart, pattern
+from kubechronicle.api.cel.cost_spans import MOST, ONE, UNKNOWN, CostSpan, exactly
 from kubechronicle.api.cel.library.costs import AUTHORIZATION_CHECK, LIST_BASE, STRUCT_BASE
 from kubechronicle.api.cel.syntax import ast
 from kubechronicle.api.cel.types import Overload

@@ -12,7 +12,7 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from kubechronicle.api.builtin.networking.ingressclass import domain_prefixed_path
+from kubechronicle.api.builtin.networking.ingresses import domain_prefixed_path
 from kubechronicle.api.cel.library.urls import UrlError, parse_reference
 from kubechronicle.api.errors.field_errors import (
     Cause,

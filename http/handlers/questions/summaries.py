@@ -30,15 +30,15 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from kubechronicle.actors.history.activity import ActivityOptions, activity
 from kubechronicle.actors.history.causes import MayList, causes, consequences
 from kubechronicle.actors.history.change_groups import BY as GROUPS_BY
 from kubechronicle.actors.history.change_groups import groups
 from kubechronicle.actors.history.density import BY, DensityOptions, density
 from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.incident import incident
+from kubechronicle.actors.history.lanes import lanes
 from kubechronicle.actors.history.log_changes import NEVER
-from kubechronicle.actors.history.overviews.activity import ActivityOptions, activity
-from kubechronicle.actors.history.overviews.lanes import lanes
 from kubechronicle.actors.history.retention import retention
 from kubechronicle.actors.history.revision_selection import revisions_named
 from kubechronicle.actors.history.revisions import ChangeReads

@@ -15,7 +15,7 @@ from typing import Final
 from kubechronicle.api.admission.mutating_policies import Mutator
 from kubechronicle.api.admission.policy_sources import GROUP, Policy, PolicyBinding
 from kubechronicle.api.admission.validating_policies import Validator
-from kubechronicle.api.builtin import strategies
+from kubechronicle.api.builtin.kinds import strategy_of
 from kubechronicle.api.codecs import yaml
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import pipeline
@@ -171,7 +171,7 @@ def _accepted(obj: Object, path: str) -> Object:
     rt = known_registry().by_api_version(obj["apiVersion"], obj["kind"])
     if rt is None:
         raise OperatorError(f"{path}: the server has no kind {obj['kind']} in {obj['apiVersion']}")
-    strategies.strategy_of(rt.resource)  # loads the rules of the kind
+    strategy_of(rt.resource)  # loads the rules of the kind
     context = WriteContext(now=_ANY_TIME, uid=_ANY_UID, field_validation="Strict")
     try:
         decoded, _ = pipeline.decode_object(rt, obj, context, create=True)

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics, Counts, Histograms
-from kubechronicle.api.custom.rules.rule import RuleMeasures
+from kubechronicle.api.custom.rule import RuleMeasures
 from kubechronicle.eventlog.measures import Histogram, add_to, histogram_family
 
 _STEP = ("type", "operation", "rejected")

@@ -32,7 +32,7 @@ from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.writing.writes import Writes
-from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.builtin.kinds import KindRules
 from kubechronicle.eventlog.appender import Appender, Siblings
 from kubechronicle.eventlog.branch_log import ABSENT, BranchKeyState, BranchLog, BranchTail
 from kubechronicle.eventlog.consistency import ConsistentRead

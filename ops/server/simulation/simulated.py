@@ -12,7 +12,7 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.version import program_version
 
 if TYPE_CHECKING:
-    from kubechronicle.actors.loops.simulation.simulated_nodes import Simulation
+    from kubechronicle.actors.loops.simulated_nodes import Simulation
     from kubechronicle.actors.store import Store
     from kubechronicle.actors.supervisor import ChildSpec
     from kubechronicle.api.registry.registry import Registry
@@ -31,7 +31,7 @@ def simulation_of(settings: Settings, registry: Registry) -> Simulation | None:
         return None
     if settings.simulated_nodes > MOST_NODES:
         raise OperatorError(f"--simulated-nodes: must be at most {MOST_NODES}, got {settings.simulated_nodes}")
-    from kubechronicle.actors.loops.simulation.simulated_nodes import Simulation
+    from kubechronicle.actors.loops.simulated_nodes import Simulation
     from kubechronicle.api.codecs import yaml
     from kubechronicle.api.codecs.errors import DecodeError
     from kubechronicle.api.simulation.stages import stages_of
@@ -57,9 +57,9 @@ def simulation_loops(simulation: Simulation | None, store: Store) -> list[ChildS
     """Return the loops of the simulation, as children of the tree."""
     if simulation is None:
         return []
-    from kubechronicle.actors.loops.simulation.scheduler import SchedulerLoop
-    from kubechronicle.actors.loops.simulation.simulated_nodes import SimulatedNodes
-    from kubechronicle.actors.loops.simulation.stage_loop import StageLoop
+    from kubechronicle.actors.loops.scheduler import SchedulerLoop
+    from kubechronicle.actors.loops.simulated_nodes import SimulatedNodes
+    from kubechronicle.actors.loops.stage_loop import StageLoop
     from kubechronicle.actors.supervisor import ChildSpec
 
     version = f"kubechronicle-{program_version()}"

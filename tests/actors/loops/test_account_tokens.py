@@ -12,7 +12,7 @@ import trio
 from in_process import JOE, SERVICE_ACCOUNT_KEY, InProcess, open_server
 from trio.testing import MockClock
 
-from kubechronicle.actors.loops.service_accounts.tokens import AccountTokens
+from kubechronicle.actors.loops.service_account_tokens import AccountTokens
 from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors.loops.bootstrap.rbac import aggregated, completed
 from kubechronicle.actors.pauses import Pauses
-from kubechronicle.api.builtin.rbac import bootstrap_policy as policy
+from kubechronicle.api.builtin import rbac as policy
 from kubechronicle.api.values.steps import finish
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Operation

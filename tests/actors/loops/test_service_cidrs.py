@@ -11,7 +11,7 @@ from in_process import InProcess, open_server
 from services import CIDRS, SERVICES, cidr, open_services, service
 from trio.testing import MockClock
 
-from kubechronicle.actors.loops.services.service_cidrs import FINALIZER, IN_USE, READY, ServiceCIDRLoop, covers
+from kubechronicle.actors.loops.service_cidrs import FINALIZER, IN_USE, READY, ServiceCIDRLoop, covers
 
 MORE = f"{CIDRS}/more"
 

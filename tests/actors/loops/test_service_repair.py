@@ -15,7 +15,7 @@ from kubechronicle.actors.allocation.addresses import address_key
 from kubechronicle.actors.allocation.pending_allocations import AllocationOwner
 from kubechronicle.actors.allocation.ports import new_port, port_key
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.loops.services.repair import INTERVAL, ClusterIPRepair, NodePortRepair, ports_of
+from kubechronicle.actors.loops.service_repair import INTERVAL, ClusterIPRepair, NodePortRepair, ports_of
 from kubechronicle.actors.store import system_caller
 from kubechronicle.eventlog.memory.memory_log import Fault
 from kubechronicle.eventlog.memory.store import MemoryStore

@@ -8,7 +8,7 @@ import pytest
 from pipeline_writes import causes, create
 from rejections import causes_of_change, rejection_causes
 
-from kubechronicle.api.builtin.autoscaling.horizontalpodautoscaler.conversions import CURRENT_METRICS, METRICS
+from kubechronicle.api.builtin.autoscaling.conversions import CURRENT_METRICS, METRICS
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline.conversion import convert
 

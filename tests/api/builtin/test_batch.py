@@ -8,11 +8,11 @@ import pytest
 from pipeline_writes import create, rejections_of, rules_with
 from rejections import causes_of_change, rejection_causes
 
+from kubechronicle.api.builtin.batch import job_validation
 from kubechronicle.api.builtin.batch.cronjob import schedule_problem
-from kubechronicle.api.builtin.batch.job import validation
-from kubechronicle.api.builtin.batch.job.job import prepare_new_job
-from kubechronicle.api.builtin.batch.job.validation_status import job_status
-from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.builtin.batch.job import prepare_new_job
+from kubechronicle.api.builtin.batch.job_policies_and_status import job_status
+from kubechronicle.api.builtin.kinds import KindRules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.values.objects import Object
@@ -249,8 +249,8 @@ def test_a_generated_selector_is_checked_in_new_jobs_only() -> None:
         return {"metadata": {"name": "a", "uid": "u"}, "spec": spec}
 
     wrong, place = job({**labels, "controller-uid": ""}), "spec.template.metadata.labels[controller-uid]"
-    assert place in [cause.field for cause in validation.job(wrong)]
-    assert place not in [cause.field for cause in validation.job_update(wrong, job(labels))]
+    assert place in [cause.field for cause in job_validation.job(wrong)]
+    assert place not in [cause.field for cause in job_validation.job_update(wrong, job(labels))]
 
 
 def test_a_job_with_a_generated_name_has_the_labels_of_its_request() -> None:

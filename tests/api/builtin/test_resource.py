@@ -9,9 +9,9 @@ import pytest
 from pipeline_writes import NOW, Object, create, rejections_of, update
 
 from kubechronicle.api.builtin.common.go_shapes import record
+from kubechronicle.api.builtin.resource import slice_validation
 from kubechronicle.api.builtin.resource.devices import skipped_operations
-from kubechronicle.api.builtin.resource.resourceslice import validation
-from kubechronicle.api.builtin.resource.resourceslice.resourceslice import slice_warnings
+from kubechronicle.api.builtin.resource.resourceslice import slice_warnings
 from kubechronicle.api.pipeline.pipeline import Outcome
 
 CLAIMS = "resource.k8s.io/v1/resourceclaims"
@@ -287,7 +287,7 @@ def test_an_empty_selector_has_an_error_without_a_place() -> None:
 
 def test_devices_have_few_values() -> None:
     attributes = {"a": {"ints": [*range(40)]}, **{f"b{index}": {"int": 1} for index in range(9)}}
-    found = validation.resource_slice(resource_slice({"name": "d", "attributes": attributes}))
+    found = slice_validation.resource_slice(resource_slice({"name": "d", "attributes": attributes}))
     assert [(cause.field, cause.message) for cause in found] == [
         ("spec.devices[0]", "Invalid value: 49: the total number of attribute values must not exceed 48")
     ]

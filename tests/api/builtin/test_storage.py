@@ -8,7 +8,7 @@ import pytest
 from pipeline_writes import create, rejections_of, update
 from rejections import rejection_reasons
 
-from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.builtin.kinds import KindRules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import effective_version
 from kubechronicle.api.values.objects import Object

@@ -9,7 +9,7 @@ from time import thread_time
 import pytest
 
 from kubechronicle.api.cel import base_environment
-from kubechronicle.api.cel.costs.cost_estimate import estimate
+from kubechronicle.api.cel.cost_estimate import estimate
 from kubechronicle.api.cel.errors import CostExceeded
 from kubechronicle.api.cel.evaluation.program import Program
 from kubechronicle.api.cel.library import estimates

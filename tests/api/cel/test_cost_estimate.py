@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubechronicle.api.cel import base_environment
-from kubechronicle.api.cel.costs.cost_estimate import Path, estimate
-from kubechronicle.api.cel.costs.cost_spans import MOST
+from kubechronicle.api.cel.cost_estimate import Path, estimate
+from kubechronicle.api.cel.cost_spans import MOST
 from kubechronicle.api.cel.devices import MAX_COST, worst_cost
 from kubechronicle.api.cel.library.authorization import AUTHORIZER
 from kubechronicle.api.cel.library.estimates import estimate as calls

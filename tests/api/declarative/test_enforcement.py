@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.strategies import KindRules, default_rules
+from kubechronicle.api.builtin.kinds import KindRules, default_rules
 from kubechronicle.api.declarative.enforcement import RULES, DeclaredRules
 from kubechronicle.api.errors.field_errors import Cause
 from kubechronicle.api.errors.status import StatusError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.simulation.queries import query
+from kubechronicle.api.simulation.stages import query
 from kubechronicle.api.simulation.templates import MOST_BYTES, Template, TemplateError
 
 POD: dict[str, Any] = {

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.builtin.kinds import GATED_FIELDS
-from kubechronicle.api.builtin.strategies import KindRules, default_rules
+from kubechronicle.api.builtin.kinds import GATED_FIELDS, KindRules, default_rules
 from kubechronicle.api.features.gates import FeatureGates, gates_of
 from kubechronicle.api.features.versions import OLDEST, PROGRAM, EffectiveVersion, Release, effective_version
 from kubechronicle.api.kinds.reading import Declared, release

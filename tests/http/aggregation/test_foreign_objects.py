@@ -9,7 +9,7 @@ import pytest
 import trio
 from in_process import InProcess, configmap
 
-from kubechronicle.actors.loops.garbage import foreign_dependents
+from kubechronicle.actors.loops.garbage import graph_builder
 from kubechronicle.http.messages import Request, Response
 
 from .test_aggregation import API_SERVICES, GROUP, PATIENCE, aggregating, discovered
@@ -194,7 +194,7 @@ async def test_owners_of_another_server_are_asked_for(wire: Any) -> None:
 async def test_dependents_on_another_server_are_deleted_with_their_owner(
     wire: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign_dependents, "POLL", 0.05)
+    monkeypatch.setattr(graph_builder, "POLL", 0.05)
     things = Things()
     async with aggregating(wire, things, controllers=CONTROLLERS) as server:
         await discovered(server, "Current")

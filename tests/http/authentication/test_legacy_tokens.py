@@ -13,7 +13,7 @@ import trio
 from in_process import ISSUER_NAME, SERVICE_ACCOUNT_KEY, InProcess, open_server
 from trio.testing import MockClock
 
-from kubechronicle.actors.loops.service_accounts import tokens as loop
+from kubechronicle.actors.loops import service_account_tokens as loop
 from kubechronicle.api.access import account_tokens
 from kubechronicle.http.authentication.legacy_tokens import AUTO_GENERATED, INVALID_SINCE
 

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from in_process import PROTOBUF, InProcess, open_server
 
-from kubechronicle.api.builtin.policy.poddisruptionbudget import PDB_LABEL
+from kubechronicle.api.builtin.policy import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.ops.server.controllers import CONTROLLERS

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kubechronicle.api.custom.rules.rules import CustomRules
+from kubechronicle.api.custom.rules import CustomRules
 from kubechronicle.api.custom.schema.compiled import compile_schema
 from kubechronicle.ops.bench import custom_objects
 from kubechronicle.ops.bench.cases import CASES

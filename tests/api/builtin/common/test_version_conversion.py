@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubechronicle.api.builtin.common.version_conversion import KEPT
-from kubechronicle.api.builtin.policy.poddisruptionbudget import PDB_LABEL
+from kubechronicle.api.builtin.policy import PDB_LABEL
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.pipeline import conversion

@@ -10,7 +10,7 @@ from rejections import causes_of_change, rejection_causes, rejection_reasons
 
 from kubechronicle.api.builtin.core.pod.options import PodOptions
 from kubechronicle.api.builtin.core.pod.validation_status import pod_status
-from kubechronicle.api.builtin.strategies import KindRules
+from kubechronicle.api.builtin.kinds import KindRules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import effective_version
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.builtin.core.pod.options import GATES, USUAL, PodOptions
-from kubechronicle.api.builtin.strategies import KindRules, default_rules
+from kubechronicle.api.builtin.kinds import KindRules, default_rules
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import effective_version
 from kubechronicle.api.values.objects import Object

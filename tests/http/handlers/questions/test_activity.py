@@ -12,8 +12,8 @@ from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
 from stories.rollouts import ask_as, make_story
 
-from kubechronicle.actors.history.overviews import activity, lanes
-from kubechronicle.actors.history.overviews.activity import _stretches
+from kubechronicle.actors.history import activity, lanes
+from kubechronicle.actors.history.activity import _stretches
 from kubechronicle.api.explaining.states import state_of
 
 API = "/apis/history.kubechronicle.dev/v1"

@@ -1,1 +1,0 @@
-"""Control loops for service accounts: default accounts, token Secrets, and the root certificates of pods."""

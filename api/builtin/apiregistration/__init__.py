@@ -1,1 +1,0 @@
-"""APIServices, which route API groups to other servers."""

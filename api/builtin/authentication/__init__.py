@@ -1,1 +1,0 @@
-"""TokenReviews and SelfSubjectReviews, which are not stored."""

@@ -1,1 +1,0 @@
-"""Access reviews and rules reviews, which are not stored."""

@@ -1,1 +1,0 @@
-"""Evictions, and requests for them."""

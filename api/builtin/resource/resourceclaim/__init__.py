@@ -1,1 +1,0 @@
-"""Rules of ResourceClaim and ResourceClaimTemplate."""
