@@ -43,8 +43,8 @@ from kubechronicle.eventlog.postgres.session import (
     ConnectionLost,
     ConnectionSilent,
     ConnectionUnusable,
+    PostgresSession,
     ReadOnlyServer,
-    Session,
     SessionPool,
     UniqueViolation,
     acquire,
@@ -68,9 +68,9 @@ class PostgresLog(StandbyReads, MaintainedLog):
 
     def __init__(
         self,
-        connect: Callable[[], Awaitable[Session]],
-        connect_unbounded: Callable[[], Awaitable[Session]] | None = None,
-        connect_to_listen: Callable[[], Awaitable[Session]] | None = None,
+        connect: Callable[[], Awaitable[PostgresSession]],
+        connect_unbounded: Callable[[], Awaitable[PostgresSession]] | None = None,
+        connect_to_listen: Callable[[], Awaitable[PostgresSession]] | None = None,
         standby: Standby | None = None,
         *,
         log_id: UUID | None = None,
@@ -85,13 +85,13 @@ class PostgresLog(StandbyReads, MaintainedLog):
         self.availability = Availability()
         super().__init__(SessionPool(connect, explain=self._explained), standby)
         self.recorded = RecordedReadRows(self._pool)
-        self._appending: Session | None = None
+        self._appending: PostgresSession | None = None
         self._append_lock = trio.Lock()
         self._token, self._claims = str(uuid4()), False  # our token for claims to append alone; whether we claim
         self._connect_to_listen = connect_to_listen
         self._pooled = connect_to_listen is not None
         self._lost_backend = 0  # the process in Postgres of the last append without an answer
-        self._listening: Session | None = None
+        self._listening: PostgresSession | None = None
         if connect_to_listen is None:
             self._listener = Listener(self._append_session, self._append_lock, self._pool)
         else:
@@ -202,14 +202,14 @@ class PostgresLog(StandbyReads, MaintainedLog):
                 self.availability.refuse(error, batch.transactions[0].changes[0].key.resource)
                 return await self._settle_without_fence(await self._append_session(), batch, error)
 
-    async def _settle(self, session: Session, batch: Batch) -> BatchResult | None:
+    async def _settle(self, session: PostgresSession, batch: Batch) -> BatchResult | None:
         """Insert a fence under the batch id, unless the batch or an earlier fence is there."""
         if await session.fetch(sql.FENCE, batch.id):
             await self._trials.judge_lost(batch)
             return None
         return await self._stored(session, batch)
 
-    async def _stored(self, session: Session, batch: Batch) -> BatchResult | None:
+    async def _stored(self, session: PostgresSession, batch: Batch) -> BatchResult | None:
         """Return the result of a batch that has committed; None: it has not."""
         stored = await session.fetch(sql.BATCH, batch.id)
         if not stored or stored[0]["first_revision"] is None:
@@ -221,7 +221,9 @@ class PostgresLog(StandbyReads, MaintainedLog):
             raise LogCorrupt(f"batch {batch.id} took revisions {first} to {head}, but not all of them are in the log")
         return rows.settled_result(batch, settled, appended)
 
-    async def _settle_without_fence(self, session: Session, batch: Batch, error: ReadOnlyServer) -> BatchResult | None:
+    async def _settle_without_fence(
+        self, session: PostgresSession, batch: Batch, error: ReadOnlyServer
+    ) -> BatchResult | None:
         """As ``_settle``, while the database takes no changes. A batch that is absent cannot commit once the process of
         its append has gone, which is not known behind a pooler. ReadOnlyServer: the outcome is not certain."""
         ended = (await session.fetch(sql.BACKEND_ENDED, self._lost_backend))[0][0] and not self._pooled
@@ -230,7 +232,7 @@ class PostgresLog(StandbyReads, MaintainedLog):
             raise error
         return stored
 
-    async def _is_working(self, session: Session, batch: Batch) -> bool:
+    async def _is_working(self, session: PostgresSession, batch: Batch) -> bool:
         """Return whether Postgres still works on the append of a session; True if that is not known.
 
         Behind a pooler, and without the right to see it, it is not known. Notes the lock that the append waits for.
@@ -250,7 +252,7 @@ class PostgresLog(StandbyReads, MaintainedLog):
         """Return the error of a read: Blocked if it waited for a lock."""
         return (await self._find_blocker() if is_wait(error) else None) or error
 
-    async def _append_session(self) -> Session:
+    async def _append_session(self) -> PostgresSession:
         """Return the connection for appends; open it if needed.
 
         Two tasks may open one at the same time, without waiting for each other; then the second one is dropped.
@@ -265,7 +267,7 @@ class PostgresLog(StandbyReads, MaintainedLog):
                 opened.terminate()
         return self._appending
 
-    async def _listen_session(self) -> Session:
+    async def _listen_session(self) -> PostgresSession:
         """Open a connection for the listener alone, beside a pooler."""
         assert self._connect_to_listen is not None
         if self._listening is not None:
@@ -342,7 +344,7 @@ async def open_postgres_log(
 
     application = f"kubechronicle {instance}"[:63]
 
-    async def connect() -> Session:
+    async def connect() -> PostgresSession:
         try:
             opened = await connection.connect(
                 url, application=application, bound=connection.ANSWER_BOUND, pooled=bool(direct_url)
@@ -358,10 +360,10 @@ async def open_postgres_log(
             raise
         return opened
 
-    async def connect_unbounded() -> Session:
+    async def connect_unbounded() -> PostgresSession:
         return await connection.connect(direct_url or url, application=application)
 
-    async def connect_to_standby() -> Session:
+    async def connect_to_standby() -> PostgresSession:
         return await connection.connect(
             standby_url, application=application, bound=connection.ANSWER_BOUND, primary=False
         )

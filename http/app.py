@@ -37,7 +37,7 @@ from kubechronicle.http.handlers.discovery import Discovery
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.handlers.openapi import OpenApi
 from kubechronicle.http.handlers.ui import Ui
-from kubechronicle.http.health import Health, HealthCheck, Trouble
+from kubechronicle.http.health import FailingPart, Health, HealthCheck
 from kubechronicle.http.messages import Application
 from kubechronicle.http.metrics import MetricFilter, Metrics
 from kubechronicle.http.operators import OperatorPages, Slis
@@ -137,7 +137,7 @@ def build_application(
     recorders: Recorders = NO_RECORDERS,
     branches: Branches | None = None,
     reset: Reset | None = None,
-    troubles: Callable[[], Iterable[Trouble]] = tuple,
+    troubles: Callable[[], Iterable[FailingPart]] = tuple,
 ) -> HttpApplication:
     """Assemble the application.
 

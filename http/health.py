@@ -4,7 +4,7 @@ health endpoints").
 A check is a synchronous function that reads the state of another part. It returns nothing, or raises Unhealthy with the
 reason. The reason goes to the server's log; clients read "reason withheld", as from kube-apiserver.
 
-Beside the checks, /readyz names what fails at present: tasks, and sibling workers (Trouble). It fails only if the
+Beside the checks, /readyz names what fails at present: tasks, and sibling workers (FailingPart). It fails only if the
 server cannot serve without them.
 """
 
@@ -46,7 +46,7 @@ class HealthCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class FailingPart:
     """A part that fails now. ``name``: as in the list of /readyz?verbose. ``essential``: the server is not ready."""
 
     name: str
@@ -73,7 +73,7 @@ class Health:
         self,
         checks: Sequence[HealthCheck],
         live_from: float = 0.0,
-        troubles: Callable[[], Iterable[Trouble]] = tuple,
+        troubles: Callable[[], Iterable[FailingPart]] = tuple,
     ) -> None:
         """``live_from``: the time (monotonic) until which a failed check does not fail /livez.
 

@@ -40,7 +40,7 @@ from kubechronicle.http.authentication.user import GROUP_MASTERS
 from kubechronicle.http.context import Context, Step, shown_uri
 from kubechronicle.http.headers import CURRENT, TRACEPARENT
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.outgoing.client import Client
+from kubechronicle.http.outgoing.client import OutgoingClient
 from kubechronicle.http.outgoing.errors import AskError
 from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError
 from kubechronicle.http.outgoing.networks import Connect
@@ -258,7 +258,7 @@ def by_grpc(channel: GrpcChannel) -> Send:
     return send
 
 
-def by_http(client: Client, url: str) -> Send:
+def by_http(client: OutgoingClient, url: str) -> Send:
     target = url if urlsplit(url).path.strip("/") else url.rstrip("/") + "/v1/traces"
 
     async def send(message: bytes) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionState, Attributes, forbidden
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.evaluation import judge_large
 from kubechronicle.actors.large_work import LARGE
@@ -34,7 +34,7 @@ KUBERNETES_SIGNER: Final = "kubernetes.io/"
 MASTERS: Final = "system:masters"
 
 
-def _may(attributes: Attributes, state: State, verb: str, signer: str) -> bool:
+def _may(attributes: Attributes, state: AdmissionState, verb: str, signer: str) -> bool:
     """Return True if the requester has the verb on this signer or on all signers of its domain."""
     domain = f"{signer.partition('/')[0]}/*"
     return any(state.permits(attributes.who, verb, GROUP, "signers", name) for name in (signer, domain))
@@ -47,7 +47,7 @@ class CertificateApproval(AdmissionPlugin):
     resources = REQUESTS
     operations = frozenset({UPDATE})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         if attributes.subresource != "approval" or attributes.old is None:
             return
         signer = attributes.before["spec"].get("signerName", "")
@@ -62,7 +62,7 @@ class CertificateSigning(AdmissionPlugin):
     resources = REQUESTS
     operations = frozenset({UPDATE})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         if attributes.subresource != "status" or attributes.old is None or attributes.object is None:
             return
         old = attributes.before
@@ -81,7 +81,7 @@ class CertificateSubjectRestriction(AdmissionPlugin):
     resources = REQUESTS
     operations = frozenset({CREATE})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         if attributes.object is None or attributes.subresource:
             return
         spec = attributes.object["spec"]
@@ -109,7 +109,7 @@ class ClusterTrustBundleAttest(AdmissionPlugin):
     gate = "ClusterTrustBundle"
     resources = frozenset({"clustertrustbundles.certificates.k8s.io"})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         bundle = attributes.object
         signer = "" if bundle is None else (bundle.get("spec") or {}).get("signerName", "")
         if bundle is None or not signer:
@@ -140,11 +140,11 @@ class PodCertificateSigning:
 
     resources = frozenset({f"{POD_CERTIFICATES}/status"})
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Return nothing: a check holds nothing."""
         return ()
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Note the problem of a changed status."""
         new, old = attributes.object, attributes.before
         if new is None or same_json(new.get("status") or {}, old.get("status") or {}) or request_status(new, old):
@@ -162,11 +162,11 @@ class IssuedDurations:
 
     resources = frozenset({f"{request}/status" for request in REQUESTS})
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Return nothing: a count holds nothing."""
         return ()
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Note what is to be counted."""
         new, old = attributes.object or {}, attributes.before
         issued, spec = (new.get("status") or {}).get("certificate"), old.get("spec") or {}
@@ -185,7 +185,7 @@ def is_honored(wanted: int, seconds: float | None) -> bool:
     return seconds is not None and abs(wanted - seconds) < 5 * 60 + wanted / 20
 
 
-def check_pod_certificate(node: str, attributes: Attributes, state: State) -> None:
+def check_pod_certificate(node: str, attributes: Attributes, state: AdmissionState) -> None:
     """Compare a node's request with the node, the pod and the service account that it names.
 
     A UID that differs may be newer than this server's state: 500, so that the kubelet tries again.
@@ -229,7 +229,7 @@ def check_pod_certificate(node: str, attributes: Attributes, state: State) -> No
         raise forbidden(attributes, f"pod {pod_name} {why}")
 
 
-def _looked_up(state: State, resource: str, namespace: str, name: str, shown: str) -> Entry:
+def _looked_up(state: AdmissionState, resource: str, namespace: str, name: str, shown: str) -> Entry:
     held = state.peek(resource, namespace, name)
     if held is None:
         noun = {ACCOUNTS: "serviceaccount"}.get(resource, resource.removesuffix("s"))

@@ -31,8 +31,8 @@ import trio
 from msgspec import structs
 
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, Count, Labels, Measured, Measurement
+from kubechronicle.actors.admission.state import AdmissionState as AdmissionState
 from kubechronicle.actors.admission.state import HeldLists
-from kubechronicle.actors.admission.state import State as State
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.external_answers import MAX_QUESTIONS, TOO_MANY, NeedsExternalAnswer, without_frames
 from kubechronicle.actors.large_work import Turn
@@ -165,7 +165,7 @@ class MinimalPlugin(Protocol):
     @property
     def name(self) -> str: ...
 
-    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         """Change ``attributes.object`` in place, or raise StatusError. None: it is done; otherwise, by these steps."""
         ...
 
@@ -185,18 +185,18 @@ class AdmissionPlugin:
     resources: ClassVar[frozenset[str] | None] = None
     operations: ClassVar[frozenset[str]] = frozenset({CREATE, UPDATE})
 
-    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         """Change ``attributes.object`` in place, or raise StatusError. None: it is done; otherwise, by these steps."""
         return None
 
-    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         """Reject an object that passed its kind's rules with StatusError. Change nothing but ``companions``.
 
         None: that is done; otherwise, by these steps.
         """
         return None
 
-    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: AdmissionState) -> Sequence[Key]:
         """Return the keys of the companion changes to expect. Writes of this replica that share a key take turns."""
         return ()
 
@@ -212,7 +212,7 @@ class StorageHook(Protocol):
     @property
     def resources(self) -> frozenset[str]: ...
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Complete or check ``attributes.object`` on CREATE and UPDATE.
 
         Allocations go into ``attributes.companions``, and problems that do not hide others into ``attributes.causes``.
@@ -220,12 +220,12 @@ class StorageHook(Protocol):
         """
         ...
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Return the changes that release the allocations of a deleted object."""
         ...
 
 
-Run: TypeAlias = Callable[[Attributes, State], AdmissionSteps | None]
+Run: TypeAlias = Callable[[Attributes, AdmissionState], AdmissionSteps | None]
 
 
 class PluginStep(NamedTuple):
@@ -241,7 +241,9 @@ class PluginStep(NamedTuple):
 
 
 class AdmissionChain:
-    def __init__(self, plugins: Sequence[MinimalPlugin], state: State, hooks: Sequence[StorageHook] = ()) -> None:
+    def __init__(
+        self, plugins: Sequence[MinimalPlugin], state: AdmissionState, hooks: Sequence[StorageHook] = ()
+    ) -> None:
         self._plugins = tuple(plugins)
         self._hooks = tuple(hooks)
         # (ADMIT or VALIDATE, resource, operation) → the steps, and the function that counts the duration of all.
@@ -255,7 +257,7 @@ class AdmissionChain:
         """True if the plugin runs that rejects creations in namespaces that end. It can be disabled."""
         return any(plugin.name == "NamespaceLifecycle" for plugin in self._plugins)
 
-    def over(self, other: Callable[[State], State]) -> AdmissionChain:
+    def over(self, other: Callable[[AdmissionState], AdmissionState]) -> AdmissionChain:
         """Return a chain of the same plugins and hooks that decide on another state, made from this chain's."""
         return AdmissionChain(self._plugins, other(self._state), self._hooks)
 
@@ -367,7 +369,7 @@ class AdmissionChain:
 
 
 async def _wait_and_run(
-    run: Run, missing: NeedsExternalAnswer, attributes: Attributes, state: State, turn: Turn
+    run: Run, missing: NeedsExternalAnswer, attributes: Attributes, state: AdmissionState, turn: Turn
 ) -> AdmissionSteps | None:
     """Run a plugin that has stopped before it has changed anything, each time that it has the missing answer."""
     for _ in range(MAX_QUESTIONS):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, AdmissionState, Attributes
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.access.rbac import SERVICE_ACCOUNT
 from kubechronicle.api.builtin.resource.claim_status_validation import (
@@ -66,7 +66,7 @@ class AdminAccess:
 
     resources = frozenset({CLAIMS, TEMPLATES, CLAIM_STATUS})
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Report new admin access in a namespace without the label: of a claim or template, or in an allocation."""
         obj, old = attributes.object, attributes.old
         if obj is None:
@@ -81,7 +81,7 @@ class AdminAccess:
         if namespace is None or namespace.labels.get(LABEL) != "true":
             attributes.causes.append(forbidden(field, NEEDED))
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Return nothing: a check holds nothing."""
         return ()
 
@@ -91,7 +91,7 @@ class StatusRights:
 
     resources = frozenset({CLAIM_STATUS})
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Report a change of the allocation, its consumers, or a driver's devices that the writer may not make."""
         if attributes.object is None or attributes.old is None:
             return
@@ -111,13 +111,13 @@ class StatusRights:
         if now.get("allocation") is not None:
             attributes.causes.extend(_device_refusals(attributes, state, verb, now, before))
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Return nothing: a check holds nothing."""
         return ()
 
 
 def _device_refusals(
-    attributes: Attributes, state: State, verb: str, now: dict[str, Any], before: dict[str, Any]
+    attributes: Attributes, state: AdmissionState, verb: str, now: dict[str, Any], before: dict[str, Any]
 ) -> list[Cause]:
     """Return a cause for each driver whose devices the writer may not change."""
     verbs = [f"{ARBITRARY_NODE}{verb}"]
@@ -141,7 +141,7 @@ def _device_refusals(
 
 
 def _refusal(
-    attributes: Attributes, state: State, verb: str, subresource: str, name: str = "", namespace: str = ""
+    attributes: Attributes, state: AdmissionState, verb: str, subresource: str, name: str = "", namespace: str = ""
 ) -> str:
     """Return the authorizers' refusal of a virtual subresource of claims, "" if they allow it."""
     info = RequestInfo(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, AdmissionState, Attributes
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.errors import status
@@ -54,11 +54,11 @@ class EscalationCheck:
     def __init__(self, rights: GrantedRights) -> None:
         self._rights = rights
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Return nothing: a check holds nothing."""
         return ()
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Reject with 403 rules the writer does not have, with 404 a binding to a missing role."""
         obj = attributes.object
         if obj is None or GROUP_MASTERS in attributes.who.groups:
@@ -71,7 +71,7 @@ class EscalationCheck:
         else:
             self._binding(attributes, obj, state)
 
-    def _role(self, attributes: Attributes, obj: Object, old: Object | None, state: State) -> None:
+    def _role(self, attributes: Attributes, obj: Object, old: Object | None, state: AdmissionState) -> None:
         name = "" if attributes.operation == CREATE else attributes.name
         if state.permits(attributes.who, "escalate", GROUP, attributes.rt.plural, name, attributes.namespace):
             return
@@ -80,7 +80,7 @@ class EscalationCheck:
             raise self._forbidden(attributes, "must have cluster-admin privileges to use the aggregationRule")
         self._confirm(attributes, obj.get("rules") or ())
 
-    def _binding(self, attributes: Attributes, obj: Object, state: State) -> None:
+    def _binding(self, attributes: Attributes, obj: Object, state: AdmissionState) -> None:
         reference = obj.get("roleRef") or {}
         name, is_role = reference.get("name", ""), reference.get("kind") == "Role"
         plural = "roles" if is_role else "clusterroles"

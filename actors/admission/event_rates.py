@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.chain import AdmissionPlugin, AdmissionState, Attributes
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.configuration.admission import DEFAULT_CACHE_SIZE, SERVER, EventLimit
 from kubechronicle.api.errors.status import StatusError
@@ -29,7 +29,7 @@ class EventRateLimit(AdmissionPlugin):
     def __init__(self, limits: Sequence[EventLimit] = (), clock: Clock = time.monotonic) -> None:
         self._limits = [Limiter(limit, clock) for limit in limits]
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         """Reject an Event beyond a limit: 429. NeedsExternalAnswer until the tokens are taken."""
         if attributes.rt.group or attributes.subresource or attributes.dry_run or attributes.object is None:
             return  # events.k8s.io is another kind, which kube-apiserver does not limit

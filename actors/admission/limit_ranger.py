@@ -14,9 +14,9 @@ from typing import Final
 from kubechronicle.actors.admission.chain import (
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     AdmissionSteps,
     Attributes,
-    State,
     forbidden,
 )
 from kubechronicle.actors.evaluation import note_growth
@@ -42,7 +42,7 @@ class LimitRanger(AdmissionPlugin):
     name = "LimitRanger"
     resources = frozenset({"pods", CLAIMS})
 
-    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         pod = attributes.object
         if attributes.rt.resource != "pods" or pod is None or not _concerns(attributes):
             return None
@@ -51,7 +51,7 @@ class LimitRanger(AdmissionPlugin):
             return None
         return _completed(pod, ranges)
 
-    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         if attributes.object is None or not _concerns(attributes):
             return None
         ranges = _limit_ranges(attributes, state)
@@ -81,7 +81,7 @@ def _concerns(attributes: Attributes) -> bool:
     return not attributes.subresource
 
 
-def _limit_ranges(attributes: Attributes, state: State) -> Sequence[Entry]:
+def _limit_ranges(attributes: Attributes, state: AdmissionState) -> Sequence[Entry]:
     """Return the LimitRanges of the namespace; none for an object that is being deleted."""
     ranges = state.entries(LIMIT_RANGES, attributes.namespace)
     if ranges and attributes.old is not None and "deletionTimestamp" in attributes.before["metadata"]:

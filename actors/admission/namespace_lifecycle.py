@@ -5,7 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubechronicle.actors.admission.chain import CREATE, DELETE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import (
+    CREATE,
+    DELETE,
+    UPDATE,
+    AdmissionPlugin,
+    AdmissionState,
+    Attributes,
+    forbidden,
+)
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import Cause
@@ -26,7 +34,7 @@ class NamespaceExists(AdmissionPlugin):
     name = "NamespaceExists"
     operations = frozenset({CREATE, UPDATE, DELETE})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         namespace = attributes.namespace
         if _within(attributes) and state.peek("namespaces", "", namespace) is None:
             raise status.not_found("namespaces", namespace)
@@ -38,7 +46,7 @@ class NamespaceAutoProvision(AdmissionPlugin):
     name = "NamespaceAutoProvision"
     operations = frozenset({CREATE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         """Raise NeedsExternalAnswer until the namespace is created, or StatusError if it cannot be."""
         namespace = attributes.namespace
         if attributes.dry_run or not _within(attributes) or state.peek("namespaces", "", namespace) is not None:
@@ -54,7 +62,7 @@ class NamespaceAutoProvision(AdmissionPlugin):
 class _Provision(NeedsExternalAnswer):
     """A namespace must be created. The answer is the error's message, "" if there was none."""
 
-    def __init__(self, namespace: str, state: State) -> None:
+    def __init__(self, namespace: str, state: AdmissionState) -> None:
         super().__init__(f"namespace {namespace}")
         self.key = ("namespace to provision", namespace)
         self._namespace = namespace
@@ -85,7 +93,7 @@ class NamespaceLifecycle(AdmissionPlugin):
     name = "NamespaceLifecycle"
     operations = frozenset({CREATE, DELETE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         rt = attributes.rt
         if rt.resource == "namespaces":
             if attributes.operation == "DELETE" and attributes.name in IMMORTAL:

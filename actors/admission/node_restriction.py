@@ -21,8 +21,8 @@ from kubechronicle.actors.admission.chain import (
     DELETE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     Attributes,
-    State,
     forbidden,
 )
 from kubechronicle.actors.admission.token_audiences import check_audience
@@ -91,7 +91,7 @@ class NodeRestriction(AdmissionPlugin):
         if not gates.enabled(POD_CERTIFICATE_GATE):
             self._checks[POD_CERTIFICATES, ""] = _refused_pod_certificate
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         who = attributes.who
         if GROUP_NODES not in who.groups or not who.user.startswith(NODE_PREFIX):
             return
@@ -108,7 +108,7 @@ class NodeRestriction(AdmissionPlugin):
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
-def _pod(node: str, attributes: Attributes, state: State) -> None:
+def _pod(node: str, attributes: Attributes, state: AdmissionState) -> None:
     shown = go_quote(node)
     if attributes.operation == CREATE and attributes.object is not None:
         _new_pod(node, attributes, attributes.object, state)
@@ -121,7 +121,7 @@ def _pod(node: str, attributes: Attributes, state: State) -> None:
         raise forbidden(attributes, why)
 
 
-def _new_pod(node: str, attributes: Attributes, pod: Object, state: State) -> None:
+def _new_pod(node: str, attributes: Attributes, pod: Object, state: AdmissionState) -> None:
     shown, metadata, spec = go_quote(node), pod["metadata"], pod.get("spec") or {}
 
     def refuse(why: str) -> status.StatusError:
@@ -168,7 +168,7 @@ REFERENCES: Final = (
 )
 
 
-def _pod_status(node: str, attributes: Attributes, state: State) -> None:
+def _pod_status(node: str, attributes: Attributes, state: AdmissionState) -> None:
     shown = go_quote(node)
     if attributes.old is None or attributes.object is None:
         raise forbidden(attributes, f"unexpected operation {go_quote(attributes.operation)}")
@@ -186,7 +186,7 @@ def _pod_status(node: str, attributes: Attributes, state: State) -> None:
         raise forbidden(attributes, f"node {shown} cannot update extended resource claim status")
 
 
-def _eviction(node: str, attributes: Attributes, state: State) -> None:
+def _eviction(node: str, attributes: Attributes, state: AdmissionState) -> None:
     held = state.peek("pods", attributes.namespace, attributes.name)
     if held is None:
         raise status.not_found(attributes.rt, attributes.name)
@@ -202,7 +202,7 @@ def _node_of(entry: Any) -> str:
 # -- the node itself --------------------------------------------------------------------------------------------------
 
 
-def _node(node: str, attributes: Attributes, state: State) -> None:
+def _node(node: str, attributes: Attributes, state: AdmissionState) -> None:
     new = attributes.object
     name = attributes.name or (new["metadata"].get("name", "") if new is not None else "")
     if name != node:
@@ -250,7 +250,7 @@ def _within(domain: str, above: str) -> bool:
 # -- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def _claim_status(node: str, attributes: Attributes, state: State) -> None:
+def _claim_status(node: str, attributes: Attributes, state: AdmissionState) -> None:
     if attributes.old is None or attributes.object is None:
         raise forbidden(attributes, f"unexpected operation {go_quote(attributes.operation)}")
     if _without_claim_status(attributes.before) != _without_claim_status(attributes.object):
@@ -266,17 +266,17 @@ def _without_claim_status(claim: Object) -> Object:
     return {**claim, "metadata": metadata, "status": kept}
 
 
-def _token(node: str, attributes: Attributes, state: State) -> None:
+def _token(node: str, attributes: Attributes, state: AdmissionState) -> None:
     pod = _pod_of_token(node, attributes, state)
     if pod is not None:
         check_audience(attributes, pod.object(), state)
 
 
-def _token_for_any_audience(node: str, attributes: Attributes, state: State) -> None:
+def _token_for_any_audience(node: str, attributes: Attributes, state: AdmissionState) -> None:
     _pod_of_token(node, attributes, state)
 
 
-def _pod_of_token(node: str, attributes: Attributes, state: State) -> Entry | None:
+def _pod_of_token(node: str, attributes: Attributes, state: AdmissionState) -> Entry | None:
     """Return the pod that a token is bound to, which runs on the node; None for other requests than of a token."""
     if attributes.operation != CREATE or attributes.object is None:
         return None
@@ -298,7 +298,7 @@ def _pod_of_token(node: str, attributes: Attributes, state: State) -> Entry | No
     return pod
 
 
-def _certificate(node: str, attributes: Attributes, state: State) -> None:
+def _certificate(node: str, attributes: Attributes, state: AdmissionState) -> None:
     if attributes.operation != CREATE or attributes.object is None:
         return
     spec = attributes.object.get("spec") or {}
@@ -312,19 +312,19 @@ def _certificate(node: str, attributes: Attributes, state: State) -> None:
         raise forbidden(attributes, f"can only create a node CSR with CN={name}")
 
 
-def _lease(node: str, attributes: Attributes, state: State) -> None:
+def _lease(node: str, attributes: Attributes, state: AdmissionState) -> None:
     if attributes.namespace != LEASE_NAMESPACE:
         raise forbidden(attributes, f'can only access leases in the "{LEASE_NAMESPACE}" system namespace')
     if _name(attributes) != node:
         raise forbidden(attributes, "can only access node lease with the same name as the requesting node")
 
 
-def _csi_node(node: str, attributes: Attributes, state: State) -> None:
+def _csi_node(node: str, attributes: Attributes, state: AdmissionState) -> None:
     if _name(attributes) != node:
         raise forbidden(attributes, "can only access CSINode with the same name as the requesting node")
 
 
-def _slice(node: str, attributes: Attributes, state: State) -> None:
+def _slice(node: str, attributes: Attributes, state: AdmissionState) -> None:
     obj = attributes.object if attributes.old is None else attributes.before
     if obj is not None and (obj.get("spec") or {}).get("nodeName") != node:
         verb = "create" if attributes.operation == CREATE else "update" if attributes.operation == UPDATE else "delete"
@@ -338,11 +338,11 @@ def _name(attributes: Attributes) -> str:
     return attributes.name
 
 
-def _refused_pod_certificate(node: str, attributes: Attributes, state: State) -> None:
+def _refused_pod_certificate(node: str, attributes: Attributes, state: AdmissionState) -> None:
     raise forbidden(attributes, "PodCertificateRequest feature gate is disabled")
 
 
-Check = Callable[[str, Attributes, State], None]
+Check = Callable[[str, Attributes, AdmissionState], None]
 
 CHECKS: Final[Mapping[tuple[str, str], Check]] = {
     ("pods", ""): _pod,

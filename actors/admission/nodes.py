@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, AdmissionState, Attributes
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -21,7 +21,7 @@ class TaintNodesByCondition(AdmissionPlugin):
     resources = frozenset({"nodes"})
     operations = frozenset({CREATE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         node = attributes.object
         if node is None or attributes.subresource:
             return
@@ -40,7 +40,7 @@ class DefaultTolerationSeconds(AdmissionPlugin):
     def __init__(self, not_ready: int = TOLERATION_SECONDS, unreachable: int = TOLERATION_SECONDS) -> None:
         self._seconds = {NOT_READY: not_ready, UNREACHABLE: unreachable}
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
@@ -66,7 +66,7 @@ class PodTopologyLabels(AdmissionPlugin):
     gate = "PodTopologyLabelsAdmission"
     resources = frozenset({"pods"})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         obj = attributes.object
         if obj is None or attributes.subresource not in ("", "binding"):
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, AdmissionState, Attributes, forbidden
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.meta.request_info import RequestInfo
 
@@ -19,7 +19,7 @@ Reference = dict[str, Any]
 class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
     name = "OwnerReferencesPermissionEnforcement"
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         if attributes.object is None or (attributes.rt.resource, attributes.subresource) == ("pods", "status"):
             return
         now = _references(attributes.object)
@@ -35,7 +35,7 @@ class OwnerReferencesPermissionEnforcement(AdmissionPlugin):
                 _check_owner(attributes, state, reference)
 
 
-def _check_deletion(attributes: Attributes, state: State) -> None:
+def _check_deletion(attributes: Attributes, state: AdmissionState) -> None:
     rt = attributes.rt
     judgement = state.judge(
         attributes.who,
@@ -56,7 +56,7 @@ def _check_deletion(attributes: Attributes, state: State) -> None:
         raise forbidden(attributes, f"cannot set an ownerRef on a resource you can't delete: {why}")
 
 
-def _check_owner(attributes: Attributes, state: State, reference: Reference) -> None:
+def _check_owner(attributes: Attributes, state: AdmissionState, reference: Reference) -> None:
     api_version, kind = reference.get("apiVersion", ""), reference.get("kind", "")
     rt, problem = None, ""
     if api_version.count("/") > 1:

@@ -21,9 +21,9 @@ from kubechronicle.actors.admission.chain import (
     DELETE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     Attributes,
     MinimalPlugin,
-    State,
     forbidden,
 )
 from kubechronicle.actors.admission.event_rates import EventRateLimit
@@ -77,11 +77,11 @@ class AlwaysPullImages(AdmissionPlugin):
     name = "AlwaysPullImages"
     resources = frozenset({"pods"})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         for holder, member, _ in _pull_policies(attributes):
             holder[member] = ALWAYS
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         """Reject another policy, which a later plugin has set. The error is no Status in kube-apiserver: code 500."""
         messages: dict[str, None] = {}
         for holder, member, field in _pull_policies(attributes):
@@ -124,7 +124,7 @@ class LimitPodHardAntiAffinityTopology(AdmissionPlugin):
     name = "LimitPodHardAntiAffinityTopology"
     resources = frozenset({"pods"})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
@@ -154,7 +154,7 @@ class DefaultIngressClass(AdmissionPlugin):
     resources = frozenset({"ingresses.networking.k8s.io"})
     operations = frozenset({CREATE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         ingress = attributes.object
         if ingress is None or attributes.subresource:
             return
@@ -176,7 +176,7 @@ class DenyServiceExternalIPs(AdmissionPlugin):
     name = "DenyServiceExternalIPs"
     resources = frozenset({"services"})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         service = attributes.object
         if service is None or attributes.subresource:
             return
@@ -206,7 +206,7 @@ class AlwaysDenyPlugin(AdmissionPlugin):
     name = "AlwaysDeny"
     operations = EVERYTHING
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         raise forbidden(attributes, "admission control is denying all modifications")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionState, Attributes, forbidden
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
@@ -31,7 +31,7 @@ class Priority(AdmissionPlugin):
     def __init__(self, *, group_policies: bool = False) -> None:
         self._group_policies = group_policies
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         resource = attributes.rt.resource
         if resource == PRIORITY_CLASSES or attributes.subresource or attributes.object is None:
             return
@@ -45,7 +45,7 @@ class Priority(AdmissionPlugin):
                 if field in old and field not in spec:
                     spec[field] = old[field]
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         """Reject a second default class."""
         marked = attributes.object
         if attributes.rt.resource != PRIORITY_CLASSES or marked is None or not marked.get("globalDefault"):
@@ -55,7 +55,7 @@ class Priority(AdmissionPlugin):
             why = f"PriorityClass {default} is already marked as default. Only one default can exist"
             raise forbidden(attributes, why)
 
-    def _resolve(self, attributes: Attributes, spec: dict[str, Any], state: State) -> None:
+    def _resolve(self, attributes: Attributes, spec: dict[str, Any], state: AdmissionState) -> None:
         name = spec.get("priorityClassName", "")
         if name:
             entry = state.peek(PRIORITY_CLASSES, "", name)
@@ -97,7 +97,7 @@ def _set_policy(attributes: Attributes, spec: dict[str, Any], policy: str, holde
     spec["preemptionPolicy"] = policy
 
 
-def _default_class(state: State) -> Mapping[str, Any]:
+def _default_class(state: AdmissionState) -> Mapping[str, Any]:
     """Return the class marked globalDefault; of several, the one with the lowest value."""
     entries = state.entries(PRIORITY_CLASSES, "")
     classes = (entry.object() for entry in entries if b'"globalDefault":true' in entry.json)  # saves parsing the others

@@ -20,9 +20,9 @@ import msgspec
 from kubechronicle.actors.admission.chain import (
     CREATE,
     AdmissionPlugin,
+    AdmissionState,
     AdmissionSteps,
     Attributes,
-    State,
     forbidden,
 )
 from kubechronicle.actors.companion_changes import CompanionChange
@@ -54,7 +54,7 @@ class ResourceQuota(AdmissionPlugin):
         """``limits``: what may be consumed only where a quota covers it."""
         self._limits = tuple(limits)
 
-    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         namespace = attributes.namespace
         entries = state.entries(QUOTAS, namespace) if namespace else ()
         limits = self._limits if namespace and attributes.rt.resource != NAMESPACES else ()
@@ -91,7 +91,7 @@ class ResourceQuota(AdmissionPlugin):
 
         return charge()
 
-    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: AdmissionState) -> Sequence[Key]:
         """Lock quotas for creations only: few updates change an object's usage, and the log detects their conflicts.
 
         Those that may be charged, or all where reading them would take long: more writes wait, none is wrong.
@@ -127,7 +127,7 @@ def _hard(stored: bytes) -> Iterable[str]:
     return () if status is None else status.hard or ()
 
 
-def facts_of(state: State) -> Facts:
+def facts_of(state: AdmissionState) -> Facts:
     """Return the objects that usage depends on, from these views."""
 
     def one(resource: str, namespace: str, name: str) -> Object | None:

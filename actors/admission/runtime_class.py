@@ -7,7 +7,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State, forbidden, name_problem
+from kubechronicle.actors.admission.chain import (
+    CREATE,
+    AdmissionPlugin,
+    AdmissionState,
+    Attributes,
+    forbidden,
+    name_problem,
+)
 from kubechronicle.actors.evaluation import judge_large, note_growth
 from kubechronicle.actors.large_work import LARGE
 from kubechronicle.api.errors import status
@@ -27,7 +34,7 @@ class RuntimeClass(AdmissionPlugin):
     resources = frozenset({"pods"})
     operations = frozenset({CREATE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
@@ -43,7 +50,7 @@ class RuntimeClass(AdmissionPlugin):
             members = _additions(attributes, spec, entry)
         spec.update(members)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
@@ -57,7 +64,7 @@ class RuntimeClass(AdmissionPlugin):
             raise forbidden(attributes, NO_OVERHEAD)
 
 
-def _class_of(attributes: Attributes, spec: Object, state: State) -> Entry | None:
+def _class_of(attributes: Attributes, spec: Object, state: AdmissionState) -> Entry | None:
     """Return the pod's runtime class, or None if it names none."""
     name = spec.get("runtimeClassName")
     if name is None:

@@ -15,9 +15,9 @@ from kubechronicle.actors.admission.chain import (
     CREATE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     Attributes,
     NotYet,
-    State,
     forbidden,
     name_problem,
 )
@@ -44,7 +44,7 @@ class ServiceAccount(AdmissionPlugin):
     name = "ServiceAccount"
     resources = frozenset({"pods"})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource or attributes.operation != CREATE:
             return
@@ -62,7 +62,7 @@ class ServiceAccount(AdmissionPlugin):
             note_growth(sum(map(len, account.pulls)))
         _check_secrets(attributes, account, spec)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource not in ("", "ephemeralcontainers"):
             return
@@ -105,7 +105,7 @@ class _Account(NamedTuple):
     pulls: tuple[str, ...]
 
 
-def _account(attributes: Attributes, spec: Object, state: State) -> _Account:
+def _account(attributes: Attributes, spec: Object, state: AdmissionState) -> _Account:
     name = spec["serviceAccountName"]
     entry = state.peek(SERVICE_ACCOUNTS, attributes.namespace, name)
     if entry is not None:

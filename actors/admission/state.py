@@ -76,7 +76,7 @@ class CurrentManifests:
 class HeldLists(dict[str, Sequence[Entry]]):
     """All objects of resources that rarely change, by resource. Each list is read once until it changes.
 
-    ``entries``: as in State. ``follow``: tells of changes; None: nothing does, and nothing is held.
+    ``entries``: as in AdmissionState. ``follow``: tells of changes; None: nothing does, and nothing is held.
     """
 
     __slots__ = ("_entries", "_follow", "_followed")
@@ -105,7 +105,7 @@ class HeldLists(dict[str, Sequence[Entry]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class AdmissionState:
     """The state plugins may read: this replica's views, which may lag.
 
     ``peek(resource, namespace, name)``: one object.

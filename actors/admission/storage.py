@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionState, Attributes, forbidden
 from kubechronicle.api.values.quantity import value_of
 from kubechronicle.eventlog.entries import Entry
 
@@ -56,7 +56,7 @@ class DefaultStorageClass(AdmissionPlugin):
     resources = frozenset({CLAIMS})
     operations = frozenset({CREATE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         claim = attributes.object
         if claim is None or attributes.subresource:
             return
@@ -75,7 +75,7 @@ class StorageObjectInUseProtection(AdmissionPlugin):
     resources = frozenset(PROTECTED)
     operations = frozenset({CREATE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         _protect(attributes, PROTECTED[attributes.rt.resource])
 
 
@@ -87,7 +87,7 @@ class PodGroupProtection(AdmissionPlugin):
     resources = frozenset({"podgroups.scheduling.k8s.io"})
     operations = frozenset({CREATE})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         _protect(attributes, "scheduling.k8s.io/podgroup-protection")
 
 
@@ -107,7 +107,7 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
     resources = frozenset({CLAIMS})
     operations = frozenset({UPDATE})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         claim = attributes.object
         if claim is None or attributes.old is None or attributes.subresource:
             return

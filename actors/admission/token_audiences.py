@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubechronicle.actors.admission.chain import Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import AdmissionState, Attributes, forbidden
 from kubechronicle.api.access.pod_references import CLAIMS
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.objects import Object
@@ -32,11 +32,11 @@ CSI_DRIVERS: Final = {
 """In-tree volume source -> the CSI driver that has replaced it (k8s.io/csi-translation-lib ``plugins``)."""
 
 
-class _Missing(Exception):
+class _NotFound(Exception):
     """An object that does not exist; the text is the error of Kubernetes' listers."""
 
 
-def check_audience(attributes: Attributes, pod: Object, state: State) -> None:
+def check_audience(attributes: Attributes, pod: Object, state: AdmissionState) -> None:
     """Raise 403 for an audience that no volume of the pod has, unless the kubelet has the right."""
     audiences = ((attributes.object or {}).get("spec") or {}).get("audiences") or []
     if len(audiences) > 1:
@@ -47,7 +47,7 @@ def check_audience(attributes: Attributes, pod: Object, state: State) -> None:
         try:
             if audience in _audiences_of(volume, pod["metadata"], state):
                 return
-        except _Missing as error:
+        except _NotFound as error:
             missing[str(error)] = None
     if missing:
         why = f"[{', '.join(missing)}]" if len(missing) > 1 else next(iter(missing))
@@ -58,7 +58,7 @@ def check_audience(attributes: Attributes, pod: Object, state: State) -> None:
         raise forbidden(attributes, why)
 
 
-def _audiences_of(volume: Object, metadata: Object, state: State) -> set[str]:
+def _audiences_of(volume: Object, metadata: Object, state: AdmissionState) -> set[str]:
     """Return the audiences of a volume's tokens, and of those for its CSI driver. ``metadata``: the pod's."""
     found = {
         source["serviceAccountToken"].get("audience", "")
@@ -72,7 +72,7 @@ def _audiences_of(volume: Object, metadata: Object, state: State) -> set[str]:
     return found
 
 
-def _driver_of(volume: Object, metadata: Object, state: State) -> str:
+def _driver_of(volume: Object, metadata: Object, state: AdmissionState) -> str:
     """Return the CSI driver of a pod's volume: inline, or of its claim's or generated claim's volume; "": none."""
     claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
     if (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
@@ -92,9 +92,9 @@ def _driver_in(source: Object) -> str:
     return next((driver for name, driver in CSI_DRIVERS.items() if source.get(name) is not None), "")
 
 
-def _get(state: State, resource: str, namespace: str, name: str, kind: str) -> Object:
+def _get(state: AdmissionState, resource: str, namespace: str, name: str, kind: str) -> Object:
     entry = state.peek(resource, namespace, name)
     if entry is None:
-        raise _Missing(f"{kind} {go_quote(name)} not found")
+        raise _NotFound(f"{kind} {go_quote(name)} not found")
     found: Object = entry.object()
     return found

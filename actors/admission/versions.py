@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from kubechronicle.actors.admission.chain import CREATE, UPDATE, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionState, Attributes
 from kubechronicle.actors.evaluation import judge_large
 from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.actors.large_work import LARGE_BYTES
@@ -56,7 +56,7 @@ def write_kind(attributes: Attributes) -> WriteKind:
     return WriteKind(attributes.rt, attributes.subresource, attributes.operation, namespaced)
 
 
-def candidates(index: Index[T], attributes: Attributes, state: State) -> Sequence[tuple[T, ResourceType]]:
+def candidates(index: Index[T], attributes: Attributes, state: AdmissionState) -> Sequence[tuple[T, ResourceType]]:
     """Return the items of an index whose rules match a write. NeedsExternalAnswer: to look at all rules takes long."""
     if not len(index):
         return ()
@@ -98,7 +98,7 @@ def _user(user: str, uid: str, groups: tuple[str, ...]) -> Mapping[str, Any]:
     return {name: value for name, value in members.items() if value}
 
 
-def labels_of(attributes: Attributes, state: State) -> Labels:
+def labels_of(attributes: Attributes, state: AdmissionState) -> Labels:
     """Return the labels that selectors look at."""
     scaled = attributes.subresource == pipeline.SCALE  # a Scale has no labels
     new = None if attributes.object is None else {} if scaled else _labels(attributes.object)
@@ -117,7 +117,7 @@ def _labels(obj: Mapping[str, Any]) -> Mapping[str, str] | None:
     return (meta.get("labels") or {}) if isinstance(meta, dict) else None
 
 
-def _namespace_labels(attributes: Attributes, state: State) -> Any:
+def _namespace_labels(attributes: Attributes, state: AdmissionState) -> Any:
     itself = attributes.rt.resource == NAMESPACES
     if not attributes.namespace and not itself:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.chain import AdmissionState
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.records import Key
@@ -29,7 +29,7 @@ class PendingAllocations:
     """
 
     owner: AllocationOwner
-    state: State
+    state: AdmissionState
     dry_run: bool = False
     taken: dict[Key, Object] = field(default_factory=dict)
     released: dict[Key, CompanionChange] = field(default_factory=dict)

@@ -10,7 +10,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
-from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.chain import AdmissionState
 from kubechronicle.actors.allocation.bands import AddressRange, Network
 from kubechronicle.api.values.caches import kept
 from kubechronicle.api.values.objects import Object
@@ -42,7 +42,7 @@ class Ranges:
             "ranges of addresses"
         )  # by the object's name, with its revision
 
-    def of(self, state: State) -> list[AddressRange]:
+    def of(self, state: AdmissionState) -> list[AddressRange]:
         """Return all ranges in the order of the objects' names, each once."""
         entries = state.entries(SERVICE_CIDRS, "")
         if len(self._parsed) > 2 * len(entries):

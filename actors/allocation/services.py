@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, AdmissionState, Attributes
 from kubechronicle.actors.allocation.addresses import Addresses
 from kubechronicle.actors.allocation.families import complete_families
 from kubechronicle.actors.allocation.metrics import AllocationMetrics
@@ -39,7 +39,7 @@ class ServiceAllocator:
         self._addresses = Addresses(random, self.metrics)
         self._ports = Ports(network.node_ports, random, self.metrics)
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Allocate a Service's families, addresses and ports. StatusError 422, 500."""
         obj = attributes.object
         if obj is None:
@@ -64,7 +64,7 @@ class ServiceAllocator:
         obj["spec"] = spec
         attributes.companions.extend(pending.companion_changes())
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Release a Service's allocations, and delete its Endpoints: a new Service must not inherit them."""
         pending = PendingAllocations(AllocationOwner(entry.key.namespace, entry.key.name), state)
         spec = entry.object().get("spec") or {}

@@ -13,7 +13,7 @@ from kubechronicle.actors.branches.branches import OpenBranch
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection
 from kubechronicle.actors.reading.selection import ListsOnly
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.branches import CHANGES, Difference, change_object
+from kubechronicle.api.history.branches import CHANGES, BranchDifference, change_object
 from kubechronicle.api.history.masking import masked_secret
 from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.api.meta.list_options import Continue, decode_continue, encode_continue
@@ -27,7 +27,7 @@ DEFAULT_LIMIT: Final = 500
 PAGE_BYTES: Final = 4 * 1024 * 1024
 """Bytes of objects after which a page ends."""
 
-Differences = list[Difference]
+Differences = list[BranchDifference]
 Readable = Callable[[str, str, str], Awaitable[int]]
 """Return the first revision of an object that the reader may see (NEVER: none), by resource, namespace and name."""
 
@@ -104,7 +104,7 @@ class BranchChanges(NoChanges):
             before, after = await self._states(key)
             if before is not None or after is not None:
                 revision = self._branch.parts.log.last_change(key)
-                found.append(Difference(*key, revision, self._shown(before), self._shown(after)))
+                found.append(BranchDifference(*key, revision, self._shown(before), self._shown(after)))
                 size += sum(len(each.json) for each in (before, after) if each is not None)
         if left_out:
             self._warn(f"{left_out} changed objects that you may not read are left out")
@@ -126,7 +126,7 @@ class BranchChanges(NoChanges):
         return masked_secret(obj, self._mask) if entry.key.resource == SECRETS else obj
 
 
-def _entry(difference: Difference, author: Who | None) -> Entry:
+def _entry(difference: BranchDifference, author: Who | None) -> Entry:
     revision = difference.revision
     json = orjson.dumps(change_object(difference, author.user if author is not None else ""))
     return Entry(Key(f"{CHANGES}.{HISTORY}", "", str(revision)), "", revision, revision, 1, json, {}, {})

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import trio
 
-from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, AdmissionState, Attributes
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.store import Store, system_caller
@@ -38,11 +38,11 @@ class BranchCreation:
         self._reads = reads
         self._needed = needed
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Return nothing: the changes of a deleted branch are removed by a loop."""
         return ()
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Begin a branch without a base at the present revision. Note a base outside of history: 422. StatusError 403:
         there are as many branches as there may be."""
         obj = attributes.object

@@ -23,7 +23,7 @@ from kubechronicle.actors.history.log_changes import LogChanges
 from kubechronicle.actors.history.revision_entries import SecretValues, matches
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.actors.pauses import Pauses
-from kubechronicle.api.explaining.causes import CONTROLLERS, Cause, Fact, because, causes_of, fact_of
+from kubechronicle.api.explaining.causes import CONTROLLERS, ChangeCause, Fact, because, causes_of, fact_of
 from kubechronicle.api.explaining.incidents import grant_of
 from kubechronicle.api.explaining.states import CRASH, FAILED, GONE, KINDS, stored_state
 from kubechronicle.api.history.cells import NOISY_RESOURCES, action_of
@@ -251,7 +251,7 @@ def _stretches(revisions: Sequence[int], newest: int) -> list[tuple[int, int]]:
     return found
 
 
-def _rows(roots: Sequence[Fact], ordered: Sequence[_Seen], causes: Mapping[int, Cause]) -> list[dict[str, Any]]:
+def _rows(roots: Sequence[Fact], ordered: Sequence[_Seen], causes: Mapping[int, ChangeCause]) -> list[dict[str, Any]]:
     """Return the rows of the roots, in their order."""
     root_of = {root.revision: root.revision for root in roots}
     rows = {root.revision: _Followed() for root in roots}
@@ -277,7 +277,7 @@ def _note_pod(pods: dict[str, str], uid: str, state: str) -> None:
         pods[uid] = state
 
 
-def _row(root: Fact, followed: _Followed, causes: Mapping[int, Cause]) -> dict[str, Any]:
+def _row(root: Fact, followed: _Followed, causes: Mapping[int, ChangeCause]) -> dict[str, Any]:
     changes = [fact for fact in followed.facts if not fact.is_report]
     kinds: dict[tuple[str, str], list[Fact]] = {}
     for fact in changes:

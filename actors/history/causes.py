@@ -31,7 +31,7 @@ from kubechronicle.api.explaining.causes import (
     NAMESPACES,
     Asked,
     Asking,
-    Cause,
+    ChangeCause,
     Fact,
     Seen,
     because,
@@ -93,13 +93,13 @@ class _Chain:
             number = cause.revision if cause is not None and cause.revision < number else 0
         return found, f"more than {MOST_LINKS} links" if number else ""
 
-    async def _answered(self, changes: LogChanges, asking: Asking) -> Cause | None:
+    async def _answered(self, changes: LogChanges, asking: Asking) -> ChangeCause | None:
         try:
             asked = next(asking)
             while True:
                 asked = asking.send(await self._answer(changes, asked))
         except StopIteration as stop:
-            result: Cause | None = stop.value
+            result: ChangeCause | None = stop.value
             return result
 
     async def _answer(self, changes: LogChanges, asked: Asked) -> Seen | None:
@@ -193,7 +193,7 @@ def _fact(record: Record, before: Record | None, values: SecretValues, database:
     return fact_of(change, revision_object(change, content="", readable=readable), readable=readable)
 
 
-def _link(fact: Fact, cause: Cause | None) -> dict[str, Any]:
+def _link(fact: Fact, cause: ChangeCause | None) -> dict[str, Any]:
     """Return the revision of a link, with its cause and how that is known."""
     if cause is None:
         return dict(fact.document)
@@ -274,7 +274,7 @@ class _Consequences:
 
     def __init__(self, changes: LogChanges, values: SecretValues) -> None:
         self._changes, self._values = changes, values
-        self.causes: dict[int, Cause] = {}
+        self.causes: dict[int, ChangeCause] = {}
         self.truncated = False
 
     async def recorded(self, roots: Sequence[int]) -> None:
@@ -291,7 +291,7 @@ class _Consequences:
                     seen.add(record.revision)
                     below.append(record.revision)
                     if _deletes(record, before):
-                        self.causes[record.revision] = Cause(record.who.cause if record.who else 0, "recorded")
+                        self.causes[record.revision] = ChangeCause(record.who.cause if record.who else 0, "recorded")
             self.truncated = len(self.causes) >= MOST_CONSEQUENCES
             level = sorted(below)
 
@@ -309,7 +309,7 @@ class _Consequences:
             await self._changes.turn.begin(size)
             make = partial(_fact, record, before, self._values, "", readable=readable)
             facts.append(await self._changes.turn.run(size, make))
-        found: dict[int, Cause] = await Pauses().take(causes_of(facts))
+        found: dict[int, ChangeCause] = await Pauses().take(causes_of(facts))
         following = set(roots) | self.causes.keys()
         for fact, (record, before) in zip(facts, pairs, strict=True):
             cause = found.get(fact.revision)

@@ -32,12 +32,12 @@ async def records_of(log: RevisionLog, numbers: Iterable[int]) -> dict[int, Reco
     return found
 
 
-def change_of(record: Record, before: Record | None, database: str = "") -> revisions.Change:
+def change_of(record: Record, before: Record | None, database: str = "") -> revisions.RevisionChange:
     """Return the change that ``record`` made to the object of ``before``, in the log of a database."""
     last = orjson.loads(record.body)
     deleted = record.erased or record.operation is Operation.DELETE
     who = record.who or Who(user="")
-    return revisions.Change(
+    return revisions.RevisionChange(
         revision=record.revision,
         time=record.committed_at,
         operation=int(record.operation),
@@ -116,17 +116,17 @@ def states_json(record: Record, before: Record | None, form: PlainForm = WHOLE, 
     return _encoded(head)
 
 
-def _head(record: Record, form: PlainForm, database: str) -> _Head:
+def _head(record: Record, form: PlainForm, database: str) -> _RevisionHead:
     resource, namespace, name = record.key
     who, number, where = record.who or _NOBODY, str(record.revision), namespace or UNSET
     is_brief, previous = form.brief, record.previous_revision
-    return _Head(
+    return _RevisionHead(
         API_VERSION,
         "Revision" if namespace else "ClusterRevision",
-        _Metadata(number, number, where),
+        _RevisionMetadata(number, number, where),
         revisions.OPERATIONS[record.operation],
         record.committed_at,
-        _Reference(resource.partition(".")[0], name, UNSET if is_brief else record.uid, where),
+        _ObjectReference(resource.partition(".")[0], name, UNSET if is_brief else record.uid, where),
         UNSET if is_brief else record.version,
         _name_of(who.user) if is_brief else _who_of(who),
         _Request(who.verb, who.request_uri, who.audit_id),
@@ -137,13 +137,13 @@ def _head(record: Record, form: PlainForm, database: str) -> _Head:
     )
 
 
-class _Metadata(msgspec.Struct, gc=False):
+class _RevisionMetadata(msgspec.Struct, gc=False):
     name: str
     resource_version: str = field(name="resourceVersion")
     namespace: str | UnsetType
 
 
-class _Reference(msgspec.Struct, gc=False):
+class _ObjectReference(msgspec.Struct, gc=False):
     resource: str
     name: str
     uid: str | UnsetType
@@ -156,15 +156,15 @@ class _Request(msgspec.Struct, gc=False):
     audit_id: str = field(name="auditID")
 
 
-class _Head(msgspec.Struct, rename="camel", gc=False):
+class _RevisionHead(msgspec.Struct, rename="camel", gc=False):
     """A Revision, with its objects as JSON. Such a record is encoded sooner than dictionaries are made."""
 
     api_version: str
     kind: str
-    metadata: _Metadata
+    metadata: _RevisionMetadata
     operation: str
     time: datetime
-    object: _Reference
+    object: _ObjectReference
     version: int | UnsetType
     who: msgspec.Raw
     request: _Request

@@ -49,7 +49,7 @@ MAX_FIELDS: Final = 1000
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenFields:
     """The fields of the versions read so far. ``missing``: paths that no version had."""
 
     missing: list[str]
@@ -76,7 +76,7 @@ async def unknown_fields(
     ``versions``: the number of versions that were read and may be read by the client.
     ``whole``: all versions were read.
     """
-    seen, query = _Seen(list(paths)), replace(query, newest_first=True, with_replaced=False)
+    seen, query = _SeenFields(list(paths)), replace(query, newest_first=True, with_replaced=False)
     scanned, whole = 0, True
     while seen.missing:
         chunk = await log.changes(query, limit=CHUNK)

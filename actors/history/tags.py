@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, AdmissionState, Attributes
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.actors.reading.reads import Reads
@@ -38,7 +38,7 @@ class TagTargets:
     def __init__(self, moment_of: MomentOf) -> None:
         self._moment_of = moment_of
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         obj = attributes.object
         if attributes.operation != CREATE or obj is None:
             return
@@ -55,7 +55,7 @@ class TagTargets:
             raise status.invalid(attributes.rt.group, attributes.rt.kind, attributes.name, [cause])
         spec["revision"], spec["time"] = str(found.revision), written(found.time)
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         return ()
 
 

@@ -23,7 +23,7 @@ from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors import status
 from kubechronicle.api.explaining.causes import Fact, because, causes_of, fact_of
-from kubechronicle.api.explaining.trees import Node, involved_in, owners_in, tree_of, with_owner
+from kubechronicle.api.explaining.trees import TreeNode, involved_in, owners_in, tree_of, with_owner
 from kubechronicle.api.history.cells import NOISY_RESOURCES
 from kubechronicle.api.history.masking import masked_change
 from kubechronicle.api.history.revisions import API_VERSION, revision_object
@@ -136,9 +136,9 @@ class _Finding:
         self.at_first: set[str] = set()
         self.left: list[str] = []
 
-    async def nodes(self, scope: ChangeQuery) -> dict[str, Node]:
+    async def nodes(self, scope: ChangeQuery) -> dict[str, TreeNode]:
         """Return the objects of the period that the client may read, by uid."""
-        nodes: dict[str, Node] = {}
+        nodes: dict[str, TreeNode] = {}
         async with aclosing(self._records_at_first(scope)) as records:
             async for record in records:
                 self.at_first.add(record.uid)
@@ -210,8 +210,8 @@ class _Finding:
         return events
 
 
-def _node_of(record: Record) -> Node:
-    return Node(record.uid, *record.key, owners_in(record.body))
+def _node_of(record: Record) -> TreeNode:
+    return TreeNode(record.uid, *record.key, owners_in(record.body))
 
 
 def _event(record: Record, database: str) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _event(record: Record, database: str) -> dict[str, Any]:
 
 
 async def _changes(
-    log: RevisionLog, reads: LogChanges, scope: ChangeQuery, nodes: Sequence[Node], values: SecretValues
+    log: RevisionLog, reads: LogChanges, scope: ChangeQuery, nodes: Sequence[TreeNode], values: SecretValues
 ) -> tuple[dict[str, list[dict[str, Any]]], bool]:
     """Return the revisions of the objects in the period, by uid, and whether there are more."""
     facts: list[Fact] = []

@@ -329,14 +329,14 @@ def _foreign_finalizers(obj: ReadOnlyObject) -> set[str]:
     return set(metadata.get("finalizers") or ()) if isinstance(metadata, dict) else set()
 
 
-class _PodSpec(msgspec.Struct):
+class _RemainingPodSpec(msgspec.Struct):
     grace: int | None = msgspec.field(name="terminationGracePeriodSeconds", default=None)
 
 
 class _RemainingPod(msgspec.Struct):
     """The part of a pod that is read here; the rest may be large."""
 
-    spec: _PodSpec
+    spec: _RemainingPodSpec
 
 
 _POD: Final = msgspec.json.Decoder(_RemainingPod)

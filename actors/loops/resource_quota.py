@@ -18,7 +18,7 @@ from itertools import repeat
 
 import trio
 
-from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.chain import AdmissionState
 from kubechronicle.actors.admission.resource_quota import QUOTAS, facts_of
 from kubechronicle.actors.large_work import LARGE
 from kubechronicle.actors.loops.edits import NO_CHANGE, edit_if_exists
@@ -55,7 +55,7 @@ class ResourceQuotaLoop:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._quotas = store.registry.builtin("", "v1", QUOTAS)
-        self._state = State(peek=store.reads.peek, entries=store.reads.entries)
+        self._state = AdmissionState(peek=store.reads.peek, entries=store.reads.entries)
         self._pending: dict[str, int] = {}  # namespaces to be counted, each with the cause (edits.py)
         self._has_pending = trio.Event()
         self._followed: set[str] = set()  # resources

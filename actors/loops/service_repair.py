@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import trio
 
-from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.chain import AdmissionState
 from kubechronicle.actors.allocation.addresses import (
     ALLOCATOR,
     IP_ADDRESSES,
@@ -138,7 +138,7 @@ class ClusterIPRepair(RepairLoop):
     def __init__(self, store: Store, *, now: Callable[[], datetime] = _utc_now) -> None:
         super().__init__(store, ADDRESSES)
         self._now = now
-        self._state = State(peek=store.reads.peek, entries=store.reads.entries)
+        self._state = AdmissionState(peek=store.reads.peek, entries=store.reads.entries)
         self._ranges = Ranges()
 
     def reflectors(self) -> Iterator[Reflector]:

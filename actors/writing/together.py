@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 import trio
 from msgspec import structs
 
-from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.admission.chain import AdmissionChain, AdmissionState
 from kubechronicle.actors.large_work import Turn
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.preparation import MayCreate, Preparation
@@ -81,7 +81,7 @@ class Overlay:
             is_there = change.operation is not Operation.DELETE
             self._entries[change.key] = self._entry(change) if is_there else None
 
-    def over(self, state: State) -> State:
+    def over(self, state: AdmissionState) -> AdmissionState:
         """Return the state with these changes. Nothing tells of further ones."""
         peek, entries = state.peek, state.entries
 

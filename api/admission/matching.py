@@ -16,7 +16,13 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from kubechronicle.api.admission.policy_programs import CONDITIONS_BUDGET, Compiler, Failed, OutOfBudget, Stage
+from kubechronicle.api.admission.policy_programs import (
+    CONDITIONS_BUDGET,
+    Compiler,
+    EvaluationStage,
+    ExpressionFailed,
+    OutOfBudget,
+)
 from kubechronicle.api.cel.admission import CONDITION
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.label_selectors import LabelSelector, selector_from_spec
@@ -267,13 +273,13 @@ class Conditions:
 
     def match(self, values: Mapping[str, Any]) -> bool:
         """Tell whether all are true. One that is false outweighs those that fail. Raises ConditionsFailed."""
-        stage = Stage(values, {}, CONDITIONS_BUDGET)
+        stage = EvaluationStage(values, {}, CONDITIONS_BUDGET)
         failures: list[str] = []
         for expression in self._expressions:
             try:
                 if stage.evaluate(expression) is False:
                     return False
-            except Failed as error:
+            except ExpressionFailed as error:
                 failures.append(str(error))
             except OutOfBudget as error:
                 raise ConditionsFailed(str(error)) from None

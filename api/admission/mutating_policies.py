@@ -13,7 +13,13 @@ from collections.abc import Callable, Mapping, Sized
 from typing import Any, Final
 
 from kubechronicle.api.admission.patches import SCHEME, set_type
-from kubechronicle.api.admission.policy_programs import Compiler, Expression, Failed, OutOfBudget, Stage
+from kubechronicle.api.admission.policy_programs import (
+    Compiler,
+    EvaluationStage,
+    Expression,
+    ExpressionFailed,
+    OutOfBudget,
+)
 from kubechronicle.api.admission.validating_policies import MatchConditions
 from kubechronicle.api.cel import admission as expressions
 from kubechronicle.api.cel.errors import CostExceeded
@@ -53,7 +59,7 @@ def _copy(value: Sized) -> None:
 
 
 def json_of(value: Any) -> Any:
-    """Return a CEL value as JSON. Failed: it has no JSON."""
+    """Return a CEL value as JSON. ExpressionFailed: it has no JSON."""
     if isinstance(value, dict | list | tuple):
         _copy(value)
     if isinstance(value, dict):
@@ -75,7 +81,7 @@ def json_of(value: Any) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) <= MAX_JSON_INT else value
     why = ": type conversion not supported for 'type'" if isinstance(value, TypeValue) else ""
-    raise Failed(f"JSONPath valueExpression evaluated to a type that could not marshal to JSON{why}")
+    raise ExpressionFailed(f"JSONPath valueExpression evaluated to a type that could not marshal to JSON{why}")
 
 
 def _key(name: Any) -> str:
@@ -83,7 +89,7 @@ def _key(name: Any) -> str:
 
 
 def configuration_of(value: ObjectValue) -> Object:
-    """Return an applied configuration. Values that have no place in one stay values of Go. Failed: it has no form."""
+    """Return an applied configuration. Values without a place stay values of Go. ExpressionFailed: it has none."""
     _copy(value)
     return {name: _field(item) for name, item in value.items()}
 
@@ -95,7 +101,7 @@ def _field(value: Any) -> Any:
         return configuration_of(value)
     if isinstance(value, dict):
         if not all(isinstance(name, str) for name in value):
-            raise Failed("invalid return type: *dynamic.ObjectVal")
+            raise ExpressionFailed("invalid return type: *dynamic.ObjectVal")
         _copy(value)
         return {name: _element(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -134,9 +140,9 @@ UNTYPED: Final = frozenset(
 )
 """Kinds of subresources that the OpenAPI document of their own group and version lacks: kube-apiserver looks there."""
 
-Mutation = Callable[[Object, Stage, ResourceType], Object]
+Mutation = Callable[[Object, EvaluationStage, ResourceType], Object]
 """(object, values to read, type of the object) -> the object after one mutation; the argument stays as it is. Raises
-Failed and OutOfBudget, and StatusError for an object that cannot be decoded afterwards."""
+ExpressionFailed and OutOfBudget, and StatusError for an object that cannot be decoded afterwards."""
 
 
 class Mutator:
@@ -167,22 +173,24 @@ def _mutation(spec: Mapping[str, Any], compiler: Compiler) -> Mutation:
     return lambda obj, stage, rt: _applied(obj, _value(stage, configuration), rt)
 
 
-def _value(stage: Stage, expression: Expression) -> Any:
+def _value(stage: EvaluationStage, expression: Expression) -> Any:
     if expression.program is None:
-        raise Failed(expression.problem)
+        raise ExpressionFailed(expression.problem)
     return stage.evaluate(expression)
 
 
-def mutated(mutation: Mutation, obj: Object, stage: Stage, rt: ResourceType) -> Object:
-    """Return the object after one mutation. Raises Failed, also for an exhausted budget, and StatusError."""
+def mutated(mutation: Mutation, obj: Object, stage: EvaluationStage, rt: ResourceType) -> Object:
+    """Return the object after one mutation. Raises ExpressionFailed, also for an exhausted budget, and StatusError."""
     try:
         return mutation(obj, stage, rt)
     except (OutOfBudget, CostExceeded) as error:  # the second one: its value has too many parts
-        raise Failed(str(error)) from None
+        raise ExpressionFailed(str(error)) from None
 
 
 def require_convertible(requested: ResourceType, matched: ResourceType, subresource: str) -> None:
-    """Reject a mutation whose result kube-apiserver cannot convert to the version of the request. Raises Failed.
+    """Reject a mutation whose result kube-apiserver cannot convert to the version of the request.
+
+    Raises ExpressionFailed.
 
     It converts a built-in object between two versions directly, for which there are no functions: all of them convert
     from and to the internal version. A custom object is of one group, unlike its Scale.
@@ -191,13 +199,13 @@ def require_convertible(requested: ResourceType, matched: ResourceType, subresou
     """
     if requested.custom is not None:
         if subresource == "scale":
-            raise Failed("request to convert CR to an invalid group/version: autoscaling/v1")
+            raise ExpressionFailed("request to convert CR to an invalid group/version: autoscaling/v1")
     elif matched.group != requested.group:
         shown = go_quote(requested.api_version)
-        raise Failed(f"v1.{matched.kind} is not suitable for converting to {shown} {SCHEME}")
+        raise ExpressionFailed(f"v1.{matched.kind} is not suitable for converting to {shown} {SCHEME}")
     elif matched.version != requested.version and not subresource:
         pair = f"({matched.version}.{matched.kind}) to ({requested.version}.{requested.kind})"
-        raise Failed(f"converting {pair}: unknown conversion")
+        raise ExpressionFailed(f"converting {pair}: unknown conversion")
 
 
 # -- apply configurations ---------------------------------------------------------------------------------------------
@@ -206,7 +214,7 @@ def require_convertible(requested: ResourceType, matched: ResourceType, subresou
 def _applied(obj: Object, configuration: Any, rt: ResourceType) -> Object:
     """Return the object merged with a configuration, as server-side apply merges."""
     if not isinstance(configuration, ObjectValue):
-        raise Failed("unsupported return type from ApplyConfiguration expression")
+        raise ExpressionFailed("unsupported return type from ApplyConfiguration expression")
     _check_names(configuration)
     patch = configuration_of(configuration)
     patch["apiVersion"], patch["kind"] = obj["apiVersion"], obj["kind"]
@@ -220,19 +228,27 @@ def _applied(obj: Object, configuration: Any, rt: ResourceType) -> Object:
     failed = "error applying patch: "
     if (rt.group, rt.version, rt.kind) in UNTYPED:
         shown = f"{rt.group}/{rt.version}, Kind={rt.kind}"
-        raise Failed(f"{failed}failed to convert patch object to typed object: no corresponding type for {shown}")
+        raise ExpressionFailed(
+            f"{failed}failed to convert patch object to typed object: no corresponding type for {shown}"
+        )
     if problems := typed_values.validate(patch, kind):
-        raise Failed(f"{failed}failed to convert patch object to typed object: {typed_values.explain(problems)}")
+        raise ExpressionFailed(
+            f"{failed}failed to convert patch object to typed object: {typed_values.explain(problems)}"
+        )
     if atomics := list(_atomics(patch, kind, "")):
         listed = ", ".join(atomics)
-        raise Failed(f"{failed}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {listed}")
+        raise ExpressionFailed(
+            f"{failed}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {listed}"
+        )
     live = copy_object(obj)
     if rt.custom is not None and (problems := typed_values.misfits(live, kind)):
-        raise Failed(f"{failed}failed to convert original object to typed object: {typed_values.explain(problems)}")
+        raise ExpressionFailed(
+            f"{failed}failed to convert original object to typed object: {typed_values.explain(problems)}"
+        )
     try:
         merged: Object = structured_merge.merge(live, patch, kind)
     except NoPathElement as error:
-        raise Failed(f"{failed}failed to merge patch: {error}") from None
+        raise ExpressionFailed(f"{failed}failed to merge patch: {error}") from None
     if rt.custom is not None:
         rt.custom.schema.default(merged)
         return merged
@@ -240,7 +256,7 @@ def _applied(obj: Object, configuration: Any, rt: ResourceType) -> Object:
         unstructured.check_converted(merged, kind, None)
     except (check.TypeMismatch, unstructured.ConversionError) as error:
         shown = f"{rt.group}/{rt.version}, Kind={rt.kind}"
-        raise Failed(f"unable to convert unstructured object to {shown}: {error}") from None
+        raise ExpressionFailed(f"unable to convert unstructured object to {shown}: {error}") from None
     conversion.apply(merged, kind)
     equality.encode_again(merged, rt.definition)
     return merged
@@ -270,10 +286,13 @@ def _atomics(value: Any, kind: Type, path: str) -> Any:
 
 
 def _check_names(value: ObjectValue) -> None:
-    """Reject objects with another type than their place: ``Object.spec{}`` is only below ``spec``. Raises Failed."""
+    """Reject objects with another type than their place: ``Object.spec{}`` is only below ``spec``.
+
+    Raises ExpressionFailed.
+    """
     problems = list(_misnamed(value, value.cel_type.name))
     if problems:
-        raise Failed("type mismatch: " + "\n".join(problems))
+        raise ExpressionFailed("type mismatch: " + "\n".join(problems))
 
 
 def _misnamed(value: Any, place: str) -> Any:
@@ -307,7 +326,7 @@ def _patched(obj: Object, operations: Any, rt: ResourceType) -> Object:
     except json_patch.PatchFailed as error:
         if isinstance(error.__cause__, json_patch.Unequal):
             return obj
-        raise Failed(f"JSON Patch: {error}") from None
+        raise ExpressionFailed(f"JSON Patch: {error}") from None
     if not isinstance(result, dict):
         raise status.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
     return _decoded(result, rt)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.cel import CompileError, Environment, Program
 from kubechronicle.api.cel import admission as expressions
-from kubechronicle.api.cel.admission import Offer
+from kubechronicle.api.cel.admission import OfferedNames
 from kubechronicle.api.cel.errors import EvaluationError, InstantiationError
 from kubechronicle.api.cel.types import ANY, DYN, CelType, object_type
 
@@ -32,7 +32,7 @@ class OutOfBudget(Exception):
         super().__init__(EXHAUSTED)
 
 
-class Failed(Exception):
+class ExpressionFailed(Exception):
     """An expression does not compile, or fails on its values. The text is kube-apiserver's."""
 
 
@@ -56,7 +56,7 @@ class Compiler:
         self.variables: dict[str, Expression] = {}
         self.paths: set[str] = set()
         self._types: dict[str, CelType] = {}
-        self._scopes: dict[Offer, Environment] = {}
+        self._scopes: dict[OfferedNames, Environment] = {}
         self._composed = expressions.is_composed(spec)
         for each in spec.get("variables") or ():
             name = each.get("name", "")
@@ -73,7 +73,7 @@ class Compiler:
         self, text: str, wanted: tuple[CelType, ...], *, authorizer: bool = True, patches: bool = False
     ) -> Expression:
         """Return the compiled expression. ``wanted``: the types allowed; ANY among them takes every type."""
-        scope = self._scope(Offer(params=self.params, authorizer=authorizer, patches=patches))
+        scope = self._scope(OfferedNames(params=self.params, authorizer=authorizer, patches=patches))
         try:
             tree = scope.check(text)
         except CompileError as error:
@@ -89,7 +89,7 @@ class Compiler:
         except CompileError as error:
             return Expression(text, None, str(error.report._replace(head=expressions.FAILED)))
 
-    def _scope(self, offer: Offer) -> Environment:
+    def _scope(self, offer: OfferedNames) -> Environment:
         if not self._composed:
             return expressions.environment(offer)
         scope = self._scopes.get(offer)
@@ -99,7 +99,7 @@ class Compiler:
         return scope
 
 
-class Stage:
+class EvaluationStage:
     """The evaluation of expressions on the same values, within one budget."""
 
     def __init__(self, values: Mapping[str, Any], variables: Mapping[str, Expression], budget: int = BUDGET) -> None:
@@ -110,17 +110,17 @@ class Stage:
         self._values["variables"] = _Variables(self, variables) if variables else {}
 
     def evaluate(self, expression: Expression) -> Any:
-        """Return the value. Failed: the expression has none. OutOfBudget: the stage is over."""
+        """Return the value. ExpressionFailed: the expression has none. OutOfBudget: the stage is over."""
         program = expression.program
         if program is None:
-            raise Failed(f"compilation error: {expression.problem}")
+            raise ExpressionFailed(f"compilation error: {expression.problem}")
         value, cost = program.outcome(self._values)
         self.left -= cost + self._pending
         self._pending = 0
         if self.left < 0:
             raise OutOfBudget
         if isinstance(value, EvaluationError):
-            raise Failed(f"expression '{expression.text}' resulted in error: {value}")
+            raise ExpressionFailed(f"expression '{expression.text}' resulted in error: {value}")
         return value
 
     def read(self, name: str, expression: Expression) -> Any:
@@ -145,7 +145,7 @@ class _Values(dict[str, Any]):
 class _Variables(dict[str, Any]):
     """The variables of a policy, evaluated when they are first read. A failure is kept, too."""
 
-    def __init__(self, stage: Stage, expressions: Mapping[str, Expression]) -> None:
+    def __init__(self, stage: EvaluationStage, expressions: Mapping[str, Expression]) -> None:
         super().__init__()
         self._stage = stage
         self._expressions = expressions

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from kubechronicle.api.admission.logged_writes import DELETE, Write, decision_values, labels_in
 from kubechronicle.api.admission.matching import NAMESPACES, Index, Labels, WriteKind
 from kubechronicle.api.admission.mutating_policies import Mutator, mutated, require_convertible
-from kubechronicle.api.admission.policy_programs import Failed, Stage
+from kubechronicle.api.admission.policy_programs import EvaluationStage, ExpressionFailed
 from kubechronicle.api.admission.policy_sources import (
     FOREIGN_NAMESPACE,
     NO_PARAMS,
@@ -348,17 +348,17 @@ def _mutate(bound: Bound, reading: ReplayReading) -> list[ReplayOutcome]:
         obj, decoded_as = before, write.decoded_as(bound.matched)
         problems: list[ReplayOutcome] = []
         for mutation in evaluator.mutations:
-            stage = Stage({**values, "object": obj}, evaluator.variables)
+            stage = EvaluationStage({**values, "object": obj}, evaluator.variables)
             try:
                 result = mutated(mutation, obj, stage, decoded_as)
                 require_convertible(write.rt, bound.matched, write.kind.subresource)
                 obj = result
-            except Failed as error:  # the mutations after it are applied nevertheless
+            except ExpressionFailed as error:  # the mutations after it are applied nevertheless
                 problems += _problem(policy, binding.name, str(error), "Invalid")
         if obj is before or same_json(obj, before):
             return problems
         write.replace(bound.matched, obj)
-    except (Failed, StatusError) as error:
+    except (ExpressionFailed, StatusError) as error:
         return _problem(policy, binding.name, str(error), "Invalid")
     return [*problems, ReplayOutcome(MUTATED, policy.name, binding.name, change_text(before, obj))]
 

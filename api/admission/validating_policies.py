@@ -12,10 +12,10 @@ from kubechronicle.api.admission.policy_programs import (
     CONDITIONS_BUDGET,
     EXHAUSTED,
     Compiler,
+    EvaluationStage,
     Expression,
-    Failed,
+    ExpressionFailed,
     OutOfBudget,
-    Stage,
 )
 from kubechronicle.api.cel import admission as expressions
 from kubechronicle.api.cel.evaluation.program import PER_CALL_LIMIT
@@ -71,25 +71,25 @@ class MatchConditions:
         return bool(self._conditions)
 
     def match(self, values: Values) -> bool:
-        """Tell whether all conditions hold. One that is false outweighs those that fail. Raises Failed.
+        """Tell whether all conditions hold. One that is false outweighs those that fail. Raises ExpressionFailed.
 
         ``values``: with the authorizer; the namespace is not offered here.
         """
-        stage = Stage({**values, "namespaceObject": None}, self._variables, CONDITIONS_BUDGET)
+        stage = EvaluationStage({**values, "namespaceObject": None}, self._variables, CONDITIONS_BUDGET)
         problems: list[str] = []
         results: list[Any] = []
         try:
             for condition in self._conditions:
                 try:
                     results.append(stage.evaluate(condition))
-                except Failed as error:
+                except ExpressionFailed as error:
                     problems.append(str(error))
         except OutOfBudget as error:
-            raise Failed(str(error)) from None
+            raise ExpressionFailed(str(error)) from None
         if any(result is False for result in results):
             return False
         if problems:
-            raise Failed(aggregate(problems))
+            raise ExpressionFailed(aggregate(problems))
         return True
 
 
@@ -137,9 +137,9 @@ class Validator:
             try:
                 if not self._conditions.match(whole):
                     return ADMITTED
-            except Failed as error:
+            except ExpressionFailed as error:
                 return self._error(str(error))
-        stage = Stage(whole, self._variables)
+        stage = EvaluationStage(whole, self._variables)
         try:
             results = [_result(stage, each.expression) for each in self._validations]
         except OutOfBudget as error:
@@ -148,7 +148,7 @@ class Validator:
         if not self._annotations:
             return PolicyVerdict(failures)
         try:
-            return PolicyVerdict(failures, self._values_of_annotations(Stage(values, self._variables)))
+            return PolicyVerdict(failures, self._values_of_annotations(EvaluationStage(values, self._variables)))
         except OutOfBudget as error:
             return self._error(str(error))
 
@@ -158,13 +158,13 @@ class Validator:
     def _failures(self, results: Sequence[Any], values: Values, budget: int) -> list[Failure]:
         if all(result is True for result in results) and self._messages_at_most <= budget:
             return []
-        messages = _Messages(Stage(values, self._variables, budget))
+        messages = _Messages(EvaluationStage(values, self._variables, budget))
         if self._messages_at_most > budget:  # as in kube-apiserver, messages of validations that hold cost, too
             for each in self._validations:
                 messages.evaluate(each.message_expression)
         failures: list[Failure] = []
         for index, (result, each) in enumerate(zip(results, self._validations, strict=True)):
-            if isinstance(result, Failed):
+            if isinstance(result, ExpressionFailed):
                 if not self._ignores:
                     failures.append(Failure(index, str(result), error=True))
             elif messages.exhausted:
@@ -176,7 +176,7 @@ class Validator:
                 failures.append(Failure(index, shown, each.reason))
         return failures
 
-    def _values_of_annotations(self, stage: Stage) -> list[Annotation]:
+    def _values_of_annotations(self, stage: EvaluationStage) -> list[Annotation]:
         """Return the annotations to add, and errors if the policy refuses requests for them."""
         found: list[Annotation] = []
         for key, expression in self._annotations:
@@ -184,7 +184,7 @@ class Validator:
             if isinstance(result, str):
                 if value := result.strip():
                     found.append(Annotation(key, value))
-            elif isinstance(result, Failed):
+            elif isinstance(result, ExpressionFailed):
                 if not self._ignores:
                     found.append(Annotation(key, error=str(result)))
             elif result is not None:
@@ -206,18 +206,18 @@ def _validation(each: Mapping[str, Any], compiler: Compiler) -> _Validation:
     )
 
 
-def _result(stage: Stage, expression: Expression) -> Any:
-    """Return the value of an expression, or its Failed. Raises OutOfBudget."""
+def _result(stage: EvaluationStage, expression: Expression) -> Any:
+    """Return the value of an expression, or the ExpressionFailed. Raises OutOfBudget."""
     try:
         return stage.evaluate(expression)
-    except Failed as error:
+    except ExpressionFailed as error:
         return error
 
 
 class _Messages:
     """The evaluated messages of one decision, each evaluated once."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: EvaluationStage) -> None:
         self._stage = stage
         self._made: dict[int, str] = {}
         self.exhausted = False

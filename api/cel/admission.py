@@ -137,7 +137,7 @@ OBJECT: Final = object_type("Object", _AnyField())
 OBJECT_TYPES: Final = _ObjectTypes()
 
 
-class Offer(NamedTuple):
+class OfferedNames(NamedTuple):
     """The names of an environment besides object, oldObject, namespaceObject and request.
 
     ``params``: the policy's parameters.
@@ -151,7 +151,7 @@ class Offer(NamedTuple):
 
 
 @functools.cache
-def environment(offer: Offer) -> Environment:
+def environment(offer: OfferedNames) -> Environment:
     """Return the environment of admission expressions."""
     variables = {"object": DYN, "oldObject": DYN, "namespaceObject": NAMESPACE, "request": REQUEST}
     if offer.params:
@@ -185,13 +185,13 @@ class Composition:
     def __init__(self, composed: bool) -> None:
         """``composed``: the policy has variables, so that ``variables`` exists from the start."""
         self._variables: dict[str, CelType] | None = {} if composed else None
-        self._scopes: dict[Offer, Environment] = {}
+        self._scopes: dict[OfferedNames, Environment] = {}
 
-    def problem(self, expression: str, wanted: tuple[CelType, ...], offer: Offer) -> str | ExpressionReport:
+    def problem(self, expression: str, wanted: tuple[CelType, ...], offer: OfferedNames) -> str | ExpressionReport:
         """Return the reason against storing the expression, empty if none. InstantiationError as in `check`."""
         return self._compile(expression, wanted, offer)[0]
 
-    def declare(self, name: str, expression: str, offer: Offer) -> str | ExpressionReport:
+    def declare(self, name: str, expression: str, offer: OfferedNames) -> str | ExpressionReport:
         """Declare a variable for later expressions; return the reason against storing its expression, empty if none.
 
         Raises InstantiationError as `check` does."""
@@ -204,11 +204,11 @@ class Composition:
         return problem
 
     def _compile(
-        self, expression: str, wanted: tuple[CelType, ...], offer: Offer
+        self, expression: str, wanted: tuple[CelType, ...], offer: OfferedNames
     ) -> tuple[str | ExpressionReport, CelType]:
         return check(expression, self._scope(offer), wanted)
 
-    def _scope(self, offer: Offer) -> Environment:
+    def _scope(self, offer: OfferedNames) -> Environment:
         """Return the environment with the variables so far. It grows with each declaration, so one serves all."""
         if self._variables is None:
             return environment(offer)

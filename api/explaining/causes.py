@@ -25,7 +25,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.steps import Steps
 
 if TYPE_CHECKING:  # it takes long to load, and commands need the words of causes alone
-    from kubechronicle.api.history.revisions import Change
+    from kubechronicle.api.history.revisions import RevisionChange
 
 CONTROLLERS: Final = ("system:kube-", "system:node:", "system:apiserver", "system:serviceaccount:kube-system:")
 """Prefixes of the users that react to changes of others. A CI system's account is no controller."""
@@ -112,7 +112,7 @@ class Fact(NamedTuple):
         )
 
 
-def fact_of(change: Change, document: Object, *, readable: bool) -> Fact:
+def fact_of(change: RevisionChange, document: Object, *, readable: bool) -> Fact:
     """Return the fact of a change. ``document``: its revision (revisions.py)."""
     state = (change.after or change.last or change.before or {}) if readable else {}
     references = state.get("metadata", {}).get("ownerReferences") or ()
@@ -140,7 +140,7 @@ def target_of(autoscaler: Object) -> str:
     return f"{str(reference.get('kind', '')).lower()}/{reference.get('name', '')}"
 
 
-class Cause(NamedTuple):
+class ChangeCause(NamedTuple):
     """``of``: the kind of the object whose change is the cause: "object" (the same one), "owner", "namespace", "node",
     "autoscaler"; "" for a recorded one."""
 
@@ -169,25 +169,25 @@ class Seen(NamedTuple):
     is_controller: bool
 
 
-Asking = Generator[Asked, Seen | None, Cause | None]
+Asking = Generator[Asked, Seen | None, ChangeCause | None]
 
 
 def cause_of(fact: Fact) -> Asking:
     """Return the cause of a change; None: it has none."""
     if fact.ends_deletion and (mark := (yield Asked("mark", fact))):
-        return Cause(mark.revision, "mark", "object")
+        return ChangeCause(mark.revision, "mark", "object")
     if fact.recorded:
-        return Cause(fact.recorded, "recorded")
+        return ChangeCause(fact.recorded, "recorded")
     if not fact.is_controller:
         return None
     own = yield Asked("object", fact)
     if fact.user.endswith(SCALING) and (seen := (yield Asked("autoscaler", fact))) is not None:
         later = own is not None and not own.is_controller and own.revision > seen.revision
         if own is not None and later:
-            return Cause(own.revision, "inferred", "object")
-        return Cause(seen.revision, "inferred", "autoscaler")
+            return ChangeCause(own.revision, "inferred", "object")
+        return ChangeCause(seen.revision, "inferred", "autoscaler")
     if fact.is_deletion and own is not None and own.is_deletion:
-        return Cause(own.revision, "inferred", "object")
+        return ChangeCause(own.revision, "inferred", "object")
     above = []
     for owner in fact.owners:
         if (seen := (yield Asked("owner", fact, owner))) is not None:
@@ -198,17 +198,17 @@ def cause_of(fact: Fact) -> Asking:
             deletions.append((seen.revision, "namespace"))
         if deletions:
             revision, of = max(deletions)
-            return Cause(revision, "inferred", of)
+            return ChangeCause(revision, "inferred", of)
         if fact.node and fact.user.endswith(EVICTING) and (seen := (yield Asked("node", fact))) is not None:
-            return Cause(seen.revision, "inferred", "node")
+            return ChangeCause(seen.revision, "inferred", "node")
     if above and (own is None or own.is_controller or fact.is_deletion):
-        return Cause(max(seen.revision for seen in above), "inferred", "owner")
-    return Cause(own.revision, "inferred", "object") if own is not None else None
+        return ChangeCause(max(seen.revision for seen in above), "inferred", "owner")
+    return ChangeCause(own.revision, "inferred", "object") if own is not None else None
 
 
-def causes_of(facts: Iterable[Fact]) -> Steps[dict[int, Cause]]:
+def causes_of(facts: Iterable[Fact]) -> Steps[dict[int, ChangeCause]]:
     """Return the causes of changes, by revision. ``facts``: in the order of revisions. Each has a step."""
-    known, found = _Known(), dict[int, Cause]()
+    known, found = _Known(), dict[int, ChangeCause]()
     for fact in facts:
         if (cause := answered(cause_of(fact), known.answer)) is not None:
             found[fact.revision] = cause
@@ -217,14 +217,14 @@ def causes_of(facts: Iterable[Fact]) -> Steps[dict[int, Cause]]:
     return found
 
 
-def answered(asking: Asking, answer: Callable[[Asked], Seen | None]) -> Cause | None:
+def answered(asking: Asking, answer: Callable[[Asked], Seen | None]) -> ChangeCause | None:
     """Answer the questions of ``cause_of``, and return what it returns."""
     try:
         asked = next(asking)
         while True:
             asked = asking.send(answer(asked))
     except StopIteration as stop:
-        result: Cause | None = stop.value
+        result: ChangeCause | None = stop.value
         return result
 
 
@@ -268,7 +268,7 @@ class _Known:
         return known.get(key)
 
 
-def because(cause: Cause | None) -> dict[str, Any]:
+def because(cause: ChangeCause | None) -> dict[str, Any]:
     """Return the members of a revision's document about its cause."""
     if cause is None:
         return {}
@@ -284,7 +284,7 @@ _REACTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def explained(cause: Cause) -> str:
+def explained(cause: ChangeCause) -> str:
     """Return the sentence that tells how a cause is known."""
     if cause.kind == "mark":
         return "the object was marked for deletion"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from kubechronicle.api.explaining.causes import Cause, Fact, because, causes_of
-from kubechronicle.api.history.revisions import Change
+from kubechronicle.api.explaining.causes import ChangeCause, Fact, because, causes_of
+from kubechronicle.api.history.revisions import RevisionChange
 from kubechronicle.api.values.steps import Steps
 
 BINDINGS: Final = ("rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io")
@@ -120,7 +120,7 @@ RULES: Final = (
 
 
 def ranked(
-    facts: Sequence[Fact], before: Before, causes: Mapping[int, Cause]
+    facts: Sequence[Fact], before: Before, causes: Mapping[int, ChangeCause]
 ) -> Steps[list[tuple[int, list[str], Fact]]]:
     """Return the changes with score and reasons, those with the highest score first, then the newest."""
     fields = Counter[tuple[str, str]]()
@@ -151,7 +151,7 @@ def _reason(rule: Rule, fact: Fact, before: Before, seen: set[tuple[str, ...]]) 
     return f"{NEW[rule.reason] if user in seen else rule.reason}{here}"
 
 
-def grant_of(change: Change) -> str:
+def grant_of(change: RevisionChange) -> str:
     """Return the role and the subjects of a new or changed binding; "" for other changes."""
     state = change.after if change.resource in BINDINGS else None
     if state is None:

@@ -74,7 +74,7 @@ class Period(NamedTuple):
     namespace: str = ""
 
 
-class Subject(NamedTuple):
+class FailedTest(NamedTuple):
     """A failed test, with its message, that a report is about instead of a period."""
 
     title: str
@@ -226,7 +226,7 @@ def _text(text: Any) -> str:
     return escape(printable(str(text)))
 
 
-def html_report(found: Mapping[str, Any], period: Period, subject: Subject | None = None) -> str:
+def html_report(found: Mapping[str, Any], period: Period, subject: FailedTest | None = None) -> str:
     """Return the report as one HTML file."""
     causes = _causes(found["changes"])
     title = _text(_title(found, period) if subject is None else subject.title)

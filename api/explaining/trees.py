@@ -41,7 +41,7 @@ class _Head(msgspec.Struct):
 _HEAD: Final = msgspec.json.Decoder(_Head)
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """An object of a tree. ``owners``: the uids of all owners that it had in the period."""
 
     uid: str
@@ -63,14 +63,14 @@ def involved_in(body: bytes) -> str:
     return involved.uid if involved is not None else ""
 
 
-def with_owner(nodes: dict[str, Node], node: Node) -> None:
+def with_owner(nodes: dict[str, TreeNode], node: TreeNode) -> None:
     """Add an object, or the owners that it got later."""
     known = nodes.get(node.uid)
     owners = node.owners if known is None else tuple(dict.fromkeys((*known.owners, *node.owners)))
     nodes[node.uid] = node._replace(owners=owners)
 
 
-def tree_of(nodes: Mapping[str, Node], roots: Iterable[str]) -> dict[str, int]:
+def tree_of(nodes: Mapping[str, TreeNode], roots: Iterable[str]) -> dict[str, int]:
     """Return the uids of a tree with their levels: owners above the roots have negative ones. Each is there once."""
     dependents: dict[str, list[str]] = {}
     for node in nodes.values():

@@ -28,7 +28,7 @@ AGAINST: Final = ("base", "now")
 """The states that a branch is compared with."""
 
 
-class Difference(NamedTuple):
+class BranchDifference(NamedTuple):
     """One object that a branch changed. ``before``: in the state that it is compared with; None: it did not exist."""
 
     resource: str
@@ -60,7 +60,7 @@ def validate_update(new: Object, old: Object) -> list[Cause]:
     return []
 
 
-def change_object(difference: Difference, username: str) -> Object:
+def change_object(difference: BranchDifference, username: str) -> Object:
     """Return a BranchChange. ``username``: of the object's last change in the branch."""
     shown: ReadOnlyObject = difference.after or difference.before or {}
     operation = "Create" if difference.before is None else "Delete" if difference.after is None else "Update"

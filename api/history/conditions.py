@@ -35,7 +35,7 @@ WORTHWHILE: Final = 4
 _encoded: Final = msgspec.json.Encoder().encode
 
 
-class Verdict(NamedTuple):
+class ConditionVerdict(NamedTuple):
     """``failure``: the reason why the condition failed, None if it did not. ``cost``: 0 if the verdict was known."""
 
     holds: bool
@@ -49,11 +49,11 @@ class ObjectCondition:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._parts = _parts(program)
-        self._known: dict[bytes, Verdict] = {}
+        self._known: dict[bytes, ConditionVerdict] = {}
         self._remembers = True
         self._found = 0
 
-    def of_body(self, body: bytes) -> Verdict:
+    def of_body(self, body: bytes) -> ConditionVerdict:
         """Judge an object's JSON."""
         if self._parts is None:
             return self.of_object(orjson.loads(body))
@@ -67,13 +67,13 @@ class ObjectCondition:
             self._remember(read, verdict)
         return verdict
 
-    def of_object(self, obj: Mapping[str, Any]) -> Verdict:
+    def of_object(self, obj: Mapping[str, Any]) -> ConditionVerdict:
         value, cost = self._program.outcome({OBJECT: obj}, COST)
         if isinstance(value, bool):
-            return Verdict(value, None, cost)
-        return Verdict(False, str(value), cost)
+            return ConditionVerdict(value, None, cost)
+        return ConditionVerdict(False, str(value), cost)
 
-    def _remember(self, read: bytes, verdict: Verdict) -> None:
+    def _remember(self, read: bytes, verdict: ConditionVerdict) -> None:
         if len(self._known) >= KEPT:
             self._remembers = self._found * WORTHWHILE >= KEPT
             self._known.clear()

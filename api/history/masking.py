@@ -19,13 +19,13 @@ from kubechronicle.api.history.secret_values import FIELDS, LAST_APPLIED, RESOUR
 from kubechronicle.api.values.objects import Object
 
 if TYPE_CHECKING:
-    from kubechronicle.api.history.revisions import Change
+    from kubechronicle.api.history.revisions import RevisionChange
 
 TOKEN_LENGTH: Final = 8
 LONGEST_KEY: Final = 128
 
 
-def masked_change(change: Change, key: bytes) -> Change:
+def masked_change(change: RevisionChange, key: bytes) -> RevisionChange:
     """Return a change of a Secret without its values, any other change as it is."""
     if change.resource != RESOURCE:
         return change

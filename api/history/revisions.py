@@ -34,7 +34,7 @@ PLAIN: Final[tuple[Content, ...]] = ("states", "after")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RevisionChange:
     """One change from the log.
 
     ``operation``: 1 create, 2 update, 3 delete.
@@ -81,7 +81,7 @@ def group_and_plural(resource: str) -> tuple[str, str]:
     return group, plural
 
 
-def revision_object(change: Change, *, content: Content, readable: bool) -> Object:
+def revision_object(change: RevisionChange, *, content: Content, readable: bool) -> Object:
     """Return the Revision of a change. ``readable``: the reader may read the object."""
     namespaced = bool(change.namespace)
     metadata: Object = {
@@ -124,7 +124,7 @@ def revision_object(change: Change, *, content: Content, readable: bool) -> Obje
     return {**found, **_contents(change, content)} if not change.erased else found
 
 
-def reason_of(change: Change) -> str:
+def reason_of(change: RevisionChange) -> str:
     """Return the reason of the request or, if it has none, the change-cause that the change sets in its object."""
     if change.reason or change.erased or change.problem:
         return change.reason
@@ -133,7 +133,7 @@ def reason_of(change: Change) -> str:
     return change_cause(change.before, change.after)
 
 
-def _reference(change: Change) -> Object:
+def _reference(change: RevisionChange) -> Object:
     """Return an extended reference to the changed object."""
     state = change.after or change.last or change.before or {}
     _, plural = group_and_plural(change.resource)
@@ -148,7 +148,7 @@ def _reference(change: Change) -> Object:
     return {name: value for name, value in found.items() if value}
 
 
-def _contents(change: Change, content: Content) -> Object:
+def _contents(change: RevisionChange, content: Content) -> Object:
     update = change.operation == 2 and change.before is not None and change.after is not None
     made = differences(change.before or {}, change.after or {}) if update else []
     found: Object = {"changed": changed_fields(made)}
@@ -163,7 +163,7 @@ def _contents(change: Change, content: Content) -> Object:
     return found
 
 
-def concerns_field(change: Change, field: str) -> bool:
+def concerns_field(change: RevisionChange, field: str) -> bool:
     """Return True if a change sets, changes or removes the values at a canonical path (field_values.py).
 
     A creation concerns the fields that the object begins with, a deletion those that it ends with. An update without

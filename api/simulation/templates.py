@@ -42,7 +42,7 @@ class TemplateError(ValueError):
 
 
 @dataclass(slots=True)
-class _Run:
+class _TemplateRun:
     functions: Mapping[str, Function]
     variables: dict[str, Any]
     written: list[str] = field(default_factory=list)
@@ -55,9 +55,9 @@ class _Run:
         self.written.append(text)
 
 
-Expression = Callable[[_Run, Any], Any]
+Expression = Callable[[_TemplateRun, Any], Any]
 """Returns the value, given the run and the present dot."""
-Node = Callable[[_Run, Any], None]
+Node = Callable[[_TemplateRun, Any], None]
 
 
 def text_of(value: Any) -> str:
@@ -124,7 +124,7 @@ class Template:
 
     def render(self, dot: Any, functions: Mapping[str, Function]) -> str:
         """Return the text. TemplateError."""
-        run = _Run({**BUILT_IN, **functions}, {"$": dot})
+        run = _TemplateRun({**BUILT_IN, **functions}, {"$": dot})
         try:
             _run_all(self._nodes, run, dot)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
@@ -179,7 +179,7 @@ class Template:
     def _action(self, text: str) -> Node:
         names, value = self._declaration(text)
 
-        def act(run: _Run, dot: Any) -> None:
+        def act(run: _TemplateRun, dot: Any) -> None:
             result = value(run, dot)
             if names:
                 run.variables[names[0]] = result
@@ -285,7 +285,7 @@ def _chain(text: str) -> Expression:
     if not first:
         return lambda run, dot: _walk(dot, names)
 
-    def find(run: _Run, dot: Any) -> Any:
+    def find(run: _TemplateRun, dot: Any) -> Any:
         if first not in run.variables:
             raise TemplateError(f"there is no variable {first}")
         return _walk(run.variables[first], names)
@@ -303,13 +303,13 @@ def _write_text(text: str) -> Node:
     return lambda run, dot: run.write(text)
 
 
-def _run_all(nodes: Sequence[Node], run: _Run, dot: Any) -> None:
+def _run_all(nodes: Sequence[Node], run: _TemplateRun, dot: Any) -> None:
     for node in nodes:
         node(run, dot)
 
 
 def _choice(word: str, names: Sequence[str], value: Expression, nodes: list[Node], others: list[Node]) -> Node:
-    def choose(run: _Run, dot: Any) -> None:
+    def choose(run: _TemplateRun, dot: Any) -> None:
         result = value(run, dot)
         if names:
             run.variables[names[0]] = result
@@ -322,7 +322,7 @@ def _choice(word: str, names: Sequence[str], value: Expression, nodes: list[Node
 
 
 def _range(names: Sequence[str], value: Expression, nodes: list[Node], others: list[Node]) -> Node:
-    def repeat(run: _Run, dot: Any) -> None:
+    def repeat(run: _TemplateRun, dot: Any) -> None:
         result = value(run, dot)
         if isinstance(result, int) and not isinstance(result, bool):
             result = list(range(result))

@@ -69,13 +69,13 @@ def below(base: str, fields: Iterable[GatedField]) -> tuple[GatedField, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _PathStep:
     name: str
     each: str
     prune: bool
 
 
-_Path = tuple[_Step, ...]
+_Path = tuple[_PathStep, ...]
 
 
 def _paths(text: str) -> Iterator[_Path]:
@@ -85,11 +85,11 @@ def _paths(text: str) -> Iterator[_Path]:
         match = _PART.fullmatch(part)
         assert match is not None, text
         names = match["name"].strip("()").split("|")
-        parts.append([_Step(name, match["each"] or "", bool(match["prune"])) for name in names])
+        parts.append([_PathStep(name, match["each"] or "", bool(match["prune"])) for name in names])
     yield from product(*parts)
 
 
-def _children(holder: Object, step: _Step) -> Iterable[Any]:
+def _children(holder: Object, step: _PathStep) -> Iterable[Any]:
     value = holder.get(step.name)
     if not value:
         return ()
@@ -138,7 +138,7 @@ class _Rule:
     @property
     def paths(self) -> Iterator[_Path]:
         """The paths of the fields from the object on; none where a function finds the parts."""
-        base = tuple(_Step(name, "", prune=False) for name in self._base)
+        base = tuple(_PathStep(name, "", prune=False) for name in self._base)
         return (base + path for path in self._fields if self._field.parts is None)
 
     def apply(self, new: Object, old: Object | None) -> None:

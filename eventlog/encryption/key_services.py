@@ -93,7 +93,7 @@ class KeyCache:
 
 
 @dataclass(slots=True)
-class _Checked:
+class _LastCheck:
     """The result of the last check. ``problem``: "" if it succeeded."""
 
     problem: str = ""
@@ -102,7 +102,7 @@ class _Checked:
 
 
 @dataclass(slots=True, eq=False)
-class Health:
+class KeyServiceHealth:
     """Checks of a key service. ``ask``: returns its problem, or "". ``polls``: they are made without being wanted, too.
 
     ``run`` must be running, after a first ``check``.
@@ -111,7 +111,7 @@ class Health:
     ask: Callable[[], Awaitable[str]]
     clock: Callable[[], float]
     polls: bool = True
-    _checked: _Checked = field(default_factory=_Checked)
+    _checked: _LastCheck = field(default_factory=_LastCheck)
     _checking: trio.Lock = field(default_factory=trio.Lock)
     _wanted: trio.Event = field(default_factory=trio.Event)
 
@@ -132,7 +132,7 @@ class Health:
         async with self._checking:
             if self.clock() - self._checked.at >= self._checked.ttl:
                 problem = await self.ask()
-                self._checked = _Checked(problem, self.clock(), FAILED_TTL if problem else HEALTHY_TTL)
+                self._checked = _LastCheck(problem, self.clock(), FAILED_TTL if problem else HEALTHY_TTL)
             return self._checked.problem
 
     def request_check(self) -> None:

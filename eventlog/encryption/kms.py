@@ -26,7 +26,7 @@ from uuid import uuid4
 from kubechronicle.eventlog.encryption import protobuf
 from kubechronicle.eventlog.encryption.ciphers import AesGcm, Cipher, ExtendedNonceGcm
 from kubechronicle.eventlog.encryption.errors import KeyServiceError, NeedsKey, TransformError
-from kubechronicle.eventlog.encryption.key_services import Health, KeyCache
+from kubechronicle.eventlog.encryption.key_services import KeyCache, KeyServiceHealth
 from kubechronicle.eventlog.encryption.providers import Plain, Value
 from kubechronicle.eventlog.encryption.statistics import FROM_STORAGE, TO_STORAGE, EncryptionStatistics
 
@@ -91,11 +91,11 @@ class KmsProvider:
     _seed: _Seed | None = None
     _expires: float = 0.0
     _version: str = ""
-    health: Health = field(init=False)
+    health: KeyServiceHealth = field(init=False)
     _seeds: KeyCache = field(init=False)
 
     def __post_init__(self) -> None:
-        self.health = Health(self._problem, self.clock)
+        self.health = KeyServiceHealth(self._problem, self.clock)
         self._seeds = KeyCache(SEEDS, self.clock)
 
     # -- values -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import trio
 
 from kubechronicle.eventlog.encryption.ciphers import AesCbc, AesGcm
 from kubechronicle.eventlog.encryption.errors import KeyServiceError, NeedsKey, TransformError, joined
-from kubechronicle.eventlog.encryption.key_services import Health, KeyCache
+from kubechronicle.eventlog.encryption.key_services import KeyCache, KeyServiceHealth
 from kubechronicle.eventlog.encryption.providers import Plain, Value
 from kubechronicle.eventlog.encryption.statistics import FROM_STORAGE, TO_STORAGE, EncryptionStatistics
 
@@ -70,12 +70,12 @@ class KmsV1Provider:
     statistics: EncryptionStatistics
     cache_size: int
     clock: Callable[[], float] = time.time
-    health: Health = field(init=False)
+    health: KeyServiceHealth = field(init=False)
     _keys: KeyCache = field(init=False)
     _drawn: deque[_Drawn] = field(default_factory=lambda: deque(maxlen=DRAWN))
 
     def __post_init__(self) -> None:
-        self.health = Health(self._problem, self.clock, polls=False)
+        self.health = KeyServiceHealth(self._problem, self.clock, polls=False)
         self._keys = KeyCache(max(self.cache_size, 0), self.clock)
 
     # -- values -------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from kubechronicle.eventlog.integrity.erasures import ErasedPart, Erasure, Tombs
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held, shared_appends
-from kubechronicle.eventlog.postgres.session import Row, Session
+from kubechronicle.eventlog.postgres.session import PostgresSession, Row
 from kubechronicle.eventlog.postgres.sql import APPEND
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Rejected, Transaction, Who
 from kubechronicle.eventlog.retention import archives
@@ -52,7 +52,7 @@ class Eraser:
     """One erasure. Made by ``locked``."""
 
     def __init__(
-        self, session: Session, request: ErasureRequest, archive: Path | None, selector_of: SelectorReader
+        self, session: PostgresSession, request: ErasureRequest, archive: Path | None, selector_of: SelectorReader
     ) -> None:
         self._session = session
         self._request = request
@@ -70,7 +70,7 @@ class Eraser:
     @asynccontextmanager
     async def locked(
         cls,
-        session: Session,
+        session: PostgresSession,
         request: ErasureRequest,
         *,
         archive: Path | None,

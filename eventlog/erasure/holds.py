@@ -21,7 +21,7 @@ from kubechronicle.eventlog.erasure import statements
 from kubechronicle.eventlog.erasure.plan import ErasureRequest
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
-from kubechronicle.eventlog.postgres.session import Row, Session
+from kubechronicle.eventlog.postgres.session import PostgresSession, Row
 
 Matcher = Callable[[Mapping[str, str]], bool]
 SelectorReader = Callable[[str], Matcher]
@@ -42,7 +42,7 @@ class Holds:
     """The legal holds in force, as an erasure sees them. ``selector_of``: reads a hold's label selector."""
 
     def __init__(
-        self, session: Session, request: ErasureRequest, selector_of: SelectorReader, *, archives_read: bool
+        self, session: PostgresSession, request: ErasureRequest, selector_of: SelectorReader, *, archives_read: bool
     ) -> None:
         self._session = session
         self._request = request

@@ -22,7 +22,7 @@ from typing import Final
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.integrity.digests import SHORT
 from kubechronicle.eventlog.postgres.migrate import PACKAGE, WHOLE, migrations
-from kubechronicle.eventlog.postgres.session import ConnectionLost, Session
+from kubechronicle.eventlog.postgres.session import ConnectionLost, PostgresSession
 
 SCHEMAS: Final = ("kubechronicle", "chronicle")
 BESIDE: Final = {"kubechronicle": "kc_beside", "chronicle": "chron_beside"}
@@ -102,7 +102,7 @@ where b.first_revision <= b.head and b.committed_at <> l.committed_at order by 1
 """
 
 
-async def differences(session: Session) -> tuple[list[str], str]:
+async def differences(session: PostgresSession) -> tuple[list[str], str]:
     """Return what is not as this version makes it, and why the definitions were not compared ("": they were).
 
     The session must be in no transaction.
@@ -134,7 +134,9 @@ def _back(text: str) -> str:
     return _BACK.sub(lambda found: _NAMES[found[1]], text)
 
 
-async def _definitions(session: Session, schemas: list[str], open_schemas: list[str]) -> dict[tuple[str, str], str]:
+async def _definitions(
+    session: PostgresSession, schemas: list[str], open_schemas: list[str]
+) -> dict[tuple[str, str], str]:
     rows = await session.fetch(_DEFINITIONS, schemas, open_schemas)
     return {(row["kind"], row["name"]): row["definition"] for row in rows}
 
@@ -151,7 +153,7 @@ def _compared(present: Mapping[tuple[str, str], str], own: Mapping[tuple[str, st
     return found
 
 
-async def _of_migrations(session: Session) -> list[str]:
+async def _of_migrations(session: PostgresSession) -> list[str]:
     recorded = {row[0]: row[1] for row in await session.fetch(_MIGRATIONS)}
     known = {migration.number: migration for migration in migrations()}
     return [
@@ -161,7 +163,7 @@ async def _of_migrations(session: Session) -> list[str]:
     ]
 
 
-async def _of_classes(session: Session) -> list[str]:
+async def _of_classes(session: PostgresSession) -> list[str]:
     """Compare the retention classes: a resource of another class loses its history sooner."""
     present = {row[0]: row[1] for row in await session.fetch(_CLASSES)}
     own = dict.fromkeys(SHORT, "short")

@@ -10,7 +10,7 @@ from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.integrity.drops import Drop, DropCheck
 from kubechronicle.eventlog.integrity.marks import MarkMove, wrong_marks
 from kubechronicle.eventlog.postgres import rows
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 
 _MARKS = "select revision, compacted_long, compacted_of from kubechronicle.head"
 _CONFIDENTIAL = "select resource from kubechronicle.confidential_resources order by 1"
@@ -26,7 +26,7 @@ where e.resource = '{drops.RESOURCE}' order by 1
 """
 
 
-async def recorded_drops(session: Session) -> tuple[list[Drop], ChainProblem | None]:
+async def recorded_drops(session: PostgresSession) -> tuple[list[Drop], ChainProblem | None]:
     """Return the drops that the log records; their entries are proved later, with the chain."""
     found = []
     for row in await session.fetch(DROPS):
@@ -38,7 +38,7 @@ async def recorded_drops(session: Session) -> tuple[list[Drop], ChainProblem | N
 
 
 async def compare_state(
-    session: Session,
+    session: PostgresSession,
     check: ChainCheck,
     drop_check: DropCheck,
     checkpoints: Sequence[Checkpoint],

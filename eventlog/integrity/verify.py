@@ -33,7 +33,7 @@ from kubechronicle.eventlog.integrity.erasures import Erasure, Remains, Tombston
 from kubechronicle.eventlog.integrity.jumps import Jump
 from kubechronicle.eventlog.integrity.marks import MOVES, MarkMove, move_of, wrong_move
 from kubechronicle.eventlog.integrity.state_check import compare_state, recorded_drops
-from kubechronicle.eventlog.postgres.session import Row, Session
+from kubechronicle.eventlog.postgres.session import PostgresSession, Row
 
 CHUNK = 1000  # rows at a time
 
@@ -95,7 +95,7 @@ class LogVerdict:
 
 
 async def verify(
-    session: Session,
+    session: PostgresSession,
     *,
     anchors: Mapping[int, bytes] | None = None,
     log_ids: Collection[UUID] = (),
@@ -173,7 +173,7 @@ def _verdict(
 
 
 async def _read_kept(
-    session: Session,
+    session: PostgresSession,
     check: ChainCheck,
     drop_check: DropCheck,
     kept: dict[int, Collection[bytes]],
@@ -243,7 +243,7 @@ class _ArchiveCheck:
 
 
 async def _feed(
-    session: Session, check: ChainCheck, archive_check: _ArchiveCheck, progress: Callable[[int], None]
+    session: PostgresSession, check: ChainCheck, archive_check: _ArchiveCheck, progress: Callable[[int], None]
 ) -> ChainProblem | None:
     """Feed all links to the check in revision order."""
     erased = _TombstoneReader(session.rows(ERASED, chunk=CHUNK))
@@ -342,7 +342,7 @@ class _Contradiction(Exception):
         self.problem = problem
 
 
-async def links(session: Session) -> AsyncGenerator[Link, None]:
+async def links(session: PostgresSession) -> AsyncGenerator[Link, None]:
     """Yield the links of the chain in order: rows of the log, digests of rows that are gone, and jumps.
 
     While a partition is being dropped, a revision may have a row and a digest. Then both must agree, and the row
@@ -365,7 +365,7 @@ async def links(session: Session) -> AsyncGenerator[Link, None]:
             other = await anext(others, None)
 
 
-async def _others(session: Session) -> AsyncGenerator[StoredDigest | StoredJump, None]:
+async def _others(session: PostgresSession) -> AsyncGenerator[StoredDigest | StoredJump, None]:
     """Yield digests and jumps in order; a jump before the digests of its founding rows."""
     async with aclosing(_digests(session)) as digests, aclosing(session.rows(_JUMPS, chunk=CHUNK)) as chunks:
         digest = await anext(digests, None)
@@ -381,7 +381,7 @@ async def _others(session: Session) -> AsyncGenerator[StoredDigest | StoredJump,
             digest = await anext(digests, None)
 
 
-async def _digests(session: Session) -> AsyncGenerator[StoredDigest, None]:
+async def _digests(session: PostgresSession) -> AsyncGenerator[StoredDigest, None]:
     """Yield the digests in order, merging the classes' entries of each thousand revisions."""
     gathered: list[StoredDigest] = []
     thousand = -1

@@ -28,7 +28,7 @@ import orjson
 from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.locks import shared_appends
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 
 RESOURCE: Final = "witnesses.history.kubechronicle.dev"
 ACTOR: Final = "kubechronicle"
@@ -75,7 +75,7 @@ class WitnessToken:
     token: bytes
 
 
-async def state_of(session: Session) -> Checkpoint:
+async def state_of(session: PostgresSession) -> Checkpoint:
     """Return the present state of the log, without a key. LogError."""
     found = (await session.fetch(_STATE))[0]
     return Checkpoint(
@@ -97,13 +97,13 @@ def name_of(service: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", f"{parts.netloc}{parts.path}".lower())[:LONGEST_NAME].strip("-.")
 
 
-async def age_of_token(session: Session, service: str) -> timedelta | None:
+async def age_of_token(session: PostgresSession, service: str) -> timedelta | None:
     """Return the time since a service's newest token was recorded, by the database's clock; None without one."""
     found = await session.fetch(_AGE, name_of(service))
     return found[0][0] if found else None
 
 
-async def record_token(session: Session, token: WitnessToken, *, actor: str = ACTOR) -> None:
+async def record_token(session: PostgresSession, token: WitnessToken, *, actor: str = ACTOR) -> None:
     """Append a token to the log, beside running servers. LogError."""
     spec = {
         "service": token.service,
@@ -114,7 +114,7 @@ async def record_token(session: Session, token: WitnessToken, *, actor: str = AC
         await session.fetch(_RECORD, name_of(token.service), orjson.dumps(spec).decode(), actor)
 
 
-async def recorded_tokens(session: Session) -> list[WitnessToken]:
+async def recorded_tokens(session: PostgresSession) -> list[WitnessToken]:
     """Return all tokens that the log holds, the oldest first. ValueError: one is damaged. LogError."""
     return [token_of(row["revision"], row["object"]) for row in await session.fetch(_TOKENS)]
 
@@ -134,13 +134,13 @@ def token_of(revision: int, body: str) -> WitnessToken:
         raise ValueError(f"{origin} is damaged") from None
 
 
-async def next_commit(session: Session, revision: int) -> datetime | None:
+async def next_commit(session: PostgresSession, revision: int) -> datetime | None:
     """Return the commit time of the first row after a revision; None without one."""
     found = await session.fetch(_NEXT, revision)
     return found[0][0] if found else None
 
 
-async def renew(session: Session, service: str, ask: Ask, *, after: timedelta) -> tuple[timedelta, int]:
+async def renew(session: PostgresSession, service: str, ask: Ask, *, after: timedelta) -> tuple[timedelta, int]:
     """Let a service sign the present state, unless its newest token is younger than ``after``.
 
     Return the age of its newest token now, and the revision of a new one's statement, 0 without one. LogError, and the

@@ -32,9 +32,9 @@ from kubechronicle.eventlog.postgres.session import (
     ConnectionLost,
     ConnectionSilent,
     ConnectionUnusable,
+    PostgresSession,
     ReadOnlyServer,
     Row,
-    Session,
 )
 from kubechronicle.eventlog.postgres.setup import settings, urls
 from kubechronicle.eventlog.postgres.setup.settings import refuse_transaction_mode
@@ -97,7 +97,7 @@ _FOREIGN = (
 
 
 class AsyncpgSession:
-    """Session over one asyncpg connection."""
+    """PostgresSession over one asyncpg connection."""
 
     def __init__(
         self,
@@ -357,7 +357,7 @@ def _hosts(url: str) -> str:
 
 
 @asynccontextmanager
-async def open_session(url: str, *, application: str = "kubechronicle") -> AsyncIterator[Session]:
+async def open_session(url: str, *, application: str = "kubechronicle") -> AsyncIterator[PostgresSession]:
     """Open one connection for maintenance: to the primary, or to a standby if no primary answers, which serves reads.
     target_session_attrs in the URL decides otherwise. SetupError, LogUnavailable."""
     try:

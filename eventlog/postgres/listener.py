@@ -18,7 +18,7 @@ from uuid import uuid4
 import trio
 
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.postgres.session import Session, SessionPool
+from kubechronicle.eventlog.postgres.session import PostgresSession, SessionPool
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,9 @@ class Listener:
     """``connection``: returns the session to listen on, which others may use under ``lock``. ``senders``: see
     ``_probe``."""
 
-    def __init__(self, connection: Callable[[], Awaitable[Session]], lock: trio.Lock, senders: SessionPool) -> None:
+    def __init__(
+        self, connection: Callable[[], Awaitable[PostgresSession]], lock: trio.Lock, senders: SessionPool
+    ) -> None:
         self._connection = connection
         self._lock = lock
         self._senders = senders
@@ -130,7 +132,7 @@ class Listener:
             probed.set()
             await trio.sleep(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
 
-    async def _check_connection(self, session: Session, probed: trio.Event) -> None:
+    async def _check_connection(self, session: PostgresSession, probed: trio.Event) -> None:
         """Test the delivery of notifications; then query the server at intervals, since a dead peer sends nothing.
 
         While no delivery was proved, each interval has another test: a busy machine may have delayed the former one.
@@ -153,7 +155,7 @@ class Listener:
         self._replaced = True
         self._claim_in_doubt.set()
 
-    async def _rest_in_floods(self, session: Session) -> None:
+    async def _rest_in_floods(self, session: PostgresSession) -> None:
         """Stop listening for a while after a flood. The polls go on, and are more frequent meanwhile."""
         try:
             while True:

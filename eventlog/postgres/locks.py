@@ -23,7 +23,7 @@ import trio
 from kubechronicle.eventlog.errors import LogUnavailable, unwrapped
 from kubechronicle.eventlog.postgres import sql
 from kubechronicle.eventlog.postgres.listener import CHANNEL, LOOK_AT_CLAIM, NOTIFY
-from kubechronicle.eventlog.postgres.session import ConnectionLost, LockTimeout, Session
+from kubechronicle.eventlog.postgres.session import ConnectionLost, LockTimeout, PostgresSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ select not pg_try_advisory_xact_lock($1) and exists (
 
 
 @asynccontextmanager
-async def held(session: Session, lock: Lock, *, on_wait: Callable[[], None] | None = None) -> AsyncIterator[bool]:
+async def held(
+    session: PostgresSession, lock: Lock, *, on_wait: Callable[[], None] | None = None
+) -> AsyncIterator[bool]:
     """Hold the lock within the block; False: another has it. With ``on_wait``, which is called first, wait for it."""
     holder = await session.sibling()
     lost = False
@@ -85,7 +87,7 @@ async def held(session: Session, lock: Lock, *, on_wait: Callable[[], None] | No
         await holder.close()
 
 
-async def _take(holder: Session, lock: Lock, on_wait: Callable[[], None] | None) -> bool:
+async def _take(holder: PostgresSession, lock: Lock, on_wait: Callable[[], None] | None) -> bool:
     """Take the lock in a transaction that stays open; False: another has it."""
     statement = f"lock table kubechronicle.{lock.table} in {lock.mode} mode"
     await holder.execute("begin")
@@ -114,7 +116,7 @@ def on_nothing() -> None:
     """Tell nobody again."""
 
 
-async def is_held_by_earlier_version(session: Session, key: int, *, rights: str) -> bool:
+async def is_held_by_earlier_version(session: PostgresSession, key: int, *, rights: str) -> bool:
     """Take an advisory lock for this transaction. True: it is held by a role with these rights.
 
     False without the lock, too, if a role without the rights holds it: then no earlier version can take it either.
@@ -135,7 +137,7 @@ INTERVAL = 0.05
 
 
 @asynccontextmanager
-async def shared_appends(session: Session) -> AsyncIterator[None]:
+async def shared_appends(session: PostgresSession) -> AsyncIterator[None]:
     """Within the block, any client may call append(). LogUnavailable: the sole appender keeps its claim."""
     async with held(session, APPENDS, on_wait=on_nothing):
         with trio.move_on_after(PATIENCE) as patience:

@@ -24,7 +24,7 @@ from kubechronicle.eventlog.positions import Position, RowIdentity
 from kubechronicle.eventlog.postgres import change_sql, clocks, count_sql, rows, sql
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.servers import SEEN, DatabaseSize
-from kubechronicle.eventlog.postgres.session import ConnectionLost, Row, Session, SessionPool
+from kubechronicle.eventlog.postgres.session import ConnectionLost, PostgresSession, Row, SessionPool
 from kubechronicle.eventlog.queries import changes as chunks
 from kubechronicle.eventlog.queries import density, groups
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk, within_history
@@ -147,7 +147,7 @@ class LogReads:
         """Note that this server still runs (servers.py)."""
         await self._pool.fetch(SEEN, name)
 
-    async def check_position(self, session: Session) -> None:
+    async def check_position(self, session: PostgresSession) -> None:
         """Compare the position that the server follows, on a new connection. Diverged."""
         position = self._position()
         if position is not None:
@@ -368,12 +368,12 @@ class LogReads:
         self.newest_seen_revision = max(self.newest_seen_revision, head.revision)
         return head
 
-    async def _short_resources(self, session: Session | None = None) -> tuple[str, ...]:
+    async def _short_resources(self, session: PostgresSession | None = None) -> tuple[str, ...]:
         if self._short is None:
             self._short = tuple(row[0] for row in await (session or self._pool).fetch(sql.SHORT_RESOURCES))
         return self._short
 
-    async def _class_of(self, resource: str, session: Session | None = None) -> str:
+    async def _class_of(self, resource: str, session: PostgresSession | None = None) -> str:
         return "short" if resource in await self._short_resources(session) else "long"
 
     @staticmethod

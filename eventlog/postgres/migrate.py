@@ -29,7 +29,7 @@ import trio
 
 from kubechronicle.eventlog.errors import LogError, SetupError
 from kubechronicle.eventlog.postgres.locks import CREATES_SCHEMAS, RETRY_SECONDS, is_held_by_earlier_version
-from kubechronicle.eventlog.postgres.session import ConnectionLost, LockTimeout, Session
+from kubechronicle.eventlog.postgres.session import ConnectionLost, LockTimeout, PostgresSession
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ def show_nothing(done: int, total: int) -> None:
     """Show no progress."""
 
 
-async def migrate_session(session: Session, show: Callable[[int, int], None] = show_nothing) -> list[str]:
+async def migrate_session(session: PostgresSession, show: Callable[[int, int], None] = show_nothing) -> list[str]:
     """Apply the missing migrations; return their names. SetupError, with the message of Postgres, if one fails.
 
     A new database needs none: its result is the name of the file with the whole schema.
@@ -170,7 +170,7 @@ async def migrate_session(session: Session, show: Callable[[int, int], None] = s
     return applied
 
 
-async def _is_made(session: Session) -> bool:
+async def _is_made(session: PostgresSession) -> bool:
     """Make the schema of a new database. False: there is one. SetupError, with the message of Postgres.
 
     Of servers that start together, one makes it; the others wait for its commit, and then fail and find it.
@@ -193,16 +193,16 @@ async def _is_made(session: Session) -> bool:
     return True
 
 
-async def _pending_of(session: Session) -> list[Migration]:
+async def _pending_of(session: PostgresSession) -> list[Migration]:
     return pending(migrations(), await _applied_of(session))
 
 
-async def _applied_of(session: Session) -> dict[int, AppliedMigration]:
+async def _applied_of(session: PostgresSession) -> dict[int, AppliedMigration]:
     rows = await session.fetch(_APPLIED)
     return {row["number"]: AppliedMigration(row["sha256"], row["serves_from"]) for row in rows}
 
 
-async def _apply_first(session: Session, first: Migration) -> str:
+async def _apply_first(session: PostgresSession, first: Migration) -> str:
     """Apply a migration in one transaction; return its name, "" if another server has applied it. SetupError."""
     for left in reversed(range(ATTEMPTS)):
         try:
@@ -214,7 +214,7 @@ async def _apply_first(session: Session, first: Migration) -> str:
     raise AssertionError("unreachable")
 
 
-async def _apply(session: Session, migration: Migration) -> str:
+async def _apply(session: PostgresSession, migration: Migration) -> str:
     name = f"{migration.number:04}_{migration.name}"
     await session.execute(_BEGIN)
     try:
@@ -235,7 +235,7 @@ async def _apply(session: Session, migration: Migration) -> str:
     return name
 
 
-async def _end_readers(session: Session) -> None:
+async def _end_readers(session: PostgresSession) -> None:
     """End the queries of readers that hold locks on the log: a reader must not stop the start of a server.
 
     Without the right to do so, the migration is only tried again.
@@ -254,7 +254,7 @@ def other_engine(version: str) -> str:
     return next((name for mark, name in ENGINES.items() if mark in version), "")
 
 
-async def check_version(session: Session) -> None:
+async def check_version(session: PostgresSession) -> None:
     """SetupError: it is no Postgres, or too old, or the encoding of the database is not UTF-8."""
     shown = (await session.fetch("select version()"))[0][0]
     engine = other_engine(shown)
@@ -271,7 +271,7 @@ async def check_version(session: Session) -> None:
         raise SetupError(f"the database has the encoding {encoding}; create it with encoding 'UTF8'")
 
 
-async def check_schema(session: Session) -> None:
+async def check_schema(session: PostgresSession) -> None:
     """SetupError: this version cannot work with the database."""
     await check_version(session)
     known = (await session.fetch(_EXISTS))[0][0]

@@ -12,7 +12,7 @@ import orjson
 import trio
 
 from kubechronicle.eventlog.errors import LogError
-from kubechronicle.eventlog.postgres.session import Session, SessionPool
+from kubechronicle.eventlog.postgres.session import PostgresSession, SessionPool
 
 # -- size --------------------------------------------------------------------------------------------------------------
 #
@@ -56,7 +56,7 @@ where name <> $1 and seen_at > now() - interval '{SEEN_WITHIN}' order by name
 SEEN: Final = "update kubechronicle.servers set seen_at = now() where name = $1"
 
 
-async def introduce(session: Session, name: str, trust: dict[str, Any]) -> dict[str, dict[str, Any]]:
+async def introduce(session: PostgresSession, name: str, trust: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Note this server, and return what is noted of the others that ran within the last day, by name."""
     await session.fetch(_FORGET, name)
     await session.fetch(_ADD, name, orjson.dumps(trust).decode())
@@ -73,7 +73,7 @@ _ADD_KEYS = "insert into kubechronicle.shared_keys (name, sealed) values ($1, $2
 class SharedKeys:
     """Made by ``sharing_keys``. ``log_id``: the identity of the log. ``sealed``: the encrypted keys, by name."""
 
-    def __init__(self, session: Session, log_id: UUID, sealed: dict[str, bytes]) -> None:
+    def __init__(self, session: PostgresSession, log_id: UUID, sealed: dict[str, bytes]) -> None:
         self._session = session
         self.log_id = log_id
         self.sealed = sealed
@@ -83,7 +83,7 @@ class SharedKeys:
 
 
 @asynccontextmanager
-async def sharing_keys(session: Session) -> AsyncIterator[SharedKeys]:
+async def sharing_keys(session: PostgresSession) -> AsyncIterator[SharedKeys]:
     """Hold the lock on the shared keys. Those added are committed at the end, all or none."""
     await session.execute(_LOCK_KEYS)
     committed = False

@@ -1,4 +1,6 @@
-"""Session: a database connection as the log uses it, and a small pool of sessions. No asyncpg here: see connection.py.
+"""PostgresSession: a database connection as the log uses it, and a small pool of sessions.
+
+No asyncpg here: see connection.py.
 
 A connection can stay open and never answer: its backend is stopped, or a proxy swallows what is sent. So each wait for
 an answer has a bound. A connection that exceeds it is dropped, and with it those that wait without an answer beside it;
@@ -47,7 +49,7 @@ class UniqueViolation(LogError):
     """A primary key exists already (SQLSTATE 23505)."""
 
 
-class Session(Protocol):
+class PostgresSession(Protocol):
     """One connection, used by one task at a time. Every call may raise LogUnavailable, SetupError or LogError."""
 
     @property
@@ -78,7 +80,7 @@ class Session(Protocol):
         """
         ...
 
-    async def sibling(self) -> Session:
+    async def sibling(self) -> PostgresSession:
         """Open another connection to the same database, which the caller closes."""
         ...
 
@@ -152,7 +154,7 @@ class SessionPool:
 
     def __init__(
         self,
-        connect: Callable[[], Awaitable[Session]],
+        connect: Callable[[], Awaitable[PostgresSession]],
         *,
         size: int = READ_SESSIONS,
         explain: Callable[[LogError], Awaitable[LogError]] | None = None,
@@ -161,11 +163,11 @@ class SessionPool:
         self._connect = connect
         self._explain = explain
         self._free = trio.Semaphore(size, max_value=size)
-        self._idle: list[Session] = []
-        self._in_use: set[Session] = set()
+        self._idle: list[PostgresSession] = []
+        self._in_use: set[PostgresSession] = set()
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
+    async def session(self) -> AsyncIterator[PostgresSession]:
         session = await self._take()
         try:
             yield session
@@ -202,7 +204,7 @@ class SessionPool:
             while self._idle:
                 nursery.start_soon(self._idle.pop().close)
 
-    async def _take(self) -> Session:
+    async def _take(self) -> PostgresSession:
         await acquire(self._free)
         try:
             while self._idle:
@@ -225,7 +227,7 @@ class SessionPool:
     async def _explained(self, error: LogError) -> LogError:
         return error if self._explain is None else await self._explain(error)
 
-    def _give_back(self, session: Session) -> None:
+    def _give_back(self, session: PostgresSession) -> None:
         self._in_use.discard(session)
         if not session.closed:
             self._idle.append(session)

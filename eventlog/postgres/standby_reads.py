@@ -23,7 +23,7 @@ import trio
 
 from kubechronicle.eventlog.errors import LogUnavailable, SetupError
 from kubechronicle.eventlog.postgres.log_reads import QUICK_BOUND, LogReads
-from kubechronicle.eventlog.postgres.session import Session, SessionPool
+from kubechronicle.eventlog.postgres.session import PostgresSession, SessionPool
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Chunk
 from kubechronicle.eventlog.queries.density import Count, DensityQuery
 from kubechronicle.eventlog.queries.groups import ChangeGroup, GroupQuery
@@ -110,7 +110,7 @@ class Standby:
         await self._pool.aclose()
 
     @classmethod
-    async def of(cls, connect: Callable[[], Awaitable[Session]], log_id: UUID) -> Standby:
+    async def of(cls, connect: Callable[[], Awaitable[PostgresSession]], log_id: UUID) -> Standby:
         """Return the standby behind ``connect``. One that does not answer now is looked for later.
 
         SetupError: it is no hot standby, or one of another log.

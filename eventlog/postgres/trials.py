@@ -22,7 +22,7 @@ from kubechronicle.eventlog.availability import Availability
 from kubechronicle.eventlog.errors import Blocked, Diverged, LogError, LogUnavailable, NotSoleAppender
 from kubechronicle.eventlog.postgres import clocks, rows
 from kubechronicle.eventlog.postgres.clocks import Clocks
-from kubechronicle.eventlog.postgres.session import ConnectionSilent, LockTimeout, Row, Session, SessionPool
+from kubechronicle.eventlog.postgres.session import ConnectionSilent, LockTimeout, PostgresSession, Row, SessionPool
 from kubechronicle.eventlog.postgres.sqlstates import STATEMENT_TIMEOUT
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.restarts import delays
@@ -76,7 +76,7 @@ def blocked_by(row: Row) -> Blocked:
     return error
 
 
-async def find_blocker(pool: SessionPool, connect: Callable[[], Awaitable[Session]]) -> Blocked | None:
+async def find_blocker(pool: SessionPool, connect: Callable[[], Awaitable[PostgresSession]]) -> Blocked | None:
     """Return the session that blocks those of this role. None: there is none, or Postgres does not say.
 
     On a new connection if those of the pool do not answer: they may wait for the same lock.
@@ -111,7 +111,7 @@ class Trials:
         pool: SessionPool,
         clocks: Clocks,
         *,
-        open_appending: Callable[[], Awaitable[Session]],
+        open_appending: Callable[[], Awaitable[PostgresSession]],
         find_blocker: Callable[[], Awaitable[Blocked | None]],
         class_of: Callable[[str], Awaitable[str]],
         token: str,

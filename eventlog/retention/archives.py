@@ -40,7 +40,7 @@ import trio
 from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.integrity.digests import COLUMNS, DIGESTED, columns_digest
 from kubechronicle.eventlog.integrity.verify import ArchivedRow
-from kubechronicle.eventlog.postgres.session import Row, Session
+from kubechronicle.eventlog.postgres.session import PostgresSession, Row
 
 FORMAT = "kubechronicle archive v1"
 SUFFIX = ".jsonl.gz"
@@ -91,7 +91,9 @@ class Archive:
     hash_after: bytes
 
 
-async def write_partition(session: Session, directory: Path, table: str, retention_class: str, bounds: range) -> None:
+async def write_partition(
+    session: PostgresSession, directory: Path, table: str, retention_class: str, bounds: range
+) -> None:
     """Write the rows of the partition unless its file exists. ArchiveError: the partition must not be dropped."""
     log_id = (await session.fetch("select log_id from kubechronicle.head"))[0][0]
     edges = [await session.fetch(_EDGE.format(table, order)) for order in ("asc", "desc")]
@@ -122,7 +124,7 @@ async def write_partition(session: Session, directory: Path, table: str, retenti
     await session.fetch(_NOTE, path.name, retention_class, first_row, last_row)
 
 
-async def _write(session: Session, table: str, header: Archive) -> None:
+async def _write(session: PostgresSession, table: str, header: Archive) -> None:
     unfinished = _unfinished(header.path)
     file = await trio.to_thread.run_sync(_open, unfinished)
     rows = 0
@@ -196,7 +198,7 @@ def _line(columns: Mapping[str, Any], digest: bytes, hash_: bytes, *, remains: C
     return orjson.dumps(line) + b"\n"
 
 
-async def _hash_before(session: Session, directory: Path, log_id: UUID, first_row: int) -> bytes | None:
+async def _hash_before(session: PostgresSession, directory: Path, log_id: UUID, first_row: int) -> bytes | None:
     """Return the hash of revision ``first_row`` - 1, computed from the nearest stored hash and the digests after it."""
     at, hash_ = 0, sha256(log_id.bytes).digest()
     for row in await session.fetch(_HASH_BEFORE, first_row):

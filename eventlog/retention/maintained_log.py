@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from kubechronicle.eventlog.integrity import verify, witnesses
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.records import Head
 from kubechronicle.eventlog.retention import retention
 
@@ -19,7 +19,7 @@ class MaintainedLog:
     ``_connect_unbounded``: opens a connection whose statements may take long.
     """
 
-    _connect_unbounded: Callable[[], Awaitable[Session]]
+    _connect_unbounded: Callable[[], Awaitable[PostgresSession]]
 
     async def compact(
         self, revision: int, *, archive: Path | None = None, actor: str = retention.ACTOR, reason: str = ""
@@ -51,7 +51,7 @@ class MaintainedLog:
             return await verify.verify(session)
 
     @asynccontextmanager
-    async def _maintenance(self) -> AsyncIterator[Session]:
+    async def _maintenance(self) -> AsyncIterator[PostgresSession]:
         """Open a connection for one maintenance task, which may take long and hold session-level locks."""
         session = await self._connect_unbounded()
         try:

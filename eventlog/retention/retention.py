@@ -30,7 +30,7 @@ from kubechronicle.eventlog.errors import Compacted, FutureRevision, LogUnavaila
 from kubechronicle.eventlog.postgres import rows
 from kubechronicle.eventlog.postgres.listener import CHANNEL, NOTIFY
 from kubechronicle.eventlog.postgres.locks import MAINTENANCE, held, shared_appends
-from kubechronicle.eventlog.postgres.session import ConnectionLost, Session
+from kubechronicle.eventlog.postgres.session import ConnectionLost, PostgresSession
 from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.records import Head
 from kubechronicle.eventlog.retention import archives
@@ -145,7 +145,7 @@ def next_span(*, revisions: int | None, seconds: float | None, max_age: timedelt
 
 
 async def compact(
-    session: Session, revision: int, *, archive: Path | None = None, actor: str = ACTOR, reason: str = ""
+    session: PostgresSession, revision: int, *, archive: Path | None = None, actor: str = ACTOR, reason: str = ""
 ) -> Head:
     """Move the marks of all resources to the revision, and drop the partitions below.
 
@@ -175,7 +175,7 @@ async def compact(
 
 
 async def retain(
-    session: Session,
+    session: PostgresSession,
     policies: Sequence[RetentionPolicy],
     *,
     now: datetime | None = None,
@@ -227,12 +227,12 @@ async def retain(
     )
 
 
-async def require_archives(session: Session, required: bool) -> None:
+async def require_archives(session: PostgresSession, required: bool) -> None:
     """Let servers drop only archived history; or (False) let servers without a directory drop again."""
     await session.fetch(_REQUIRE_ARCHIVES, required)
 
 
-async def _lacks_archive(session: Session, archive: Path | None) -> bool:
+async def _lacks_archive(session: PostgresSession, archive: Path | None) -> bool:
     """Return whether nothing may be dropped: archives are required, and no directory was given.
 
     A directory makes archives required from now on.
@@ -243,12 +243,14 @@ async def _lacks_archive(session: Session, archive: Path | None) -> bool:
     return bool((await session.fetch(_TO_ARCHIVE))[0][0])
 
 
-async def marks(session: Session) -> Head:
+async def marks(session: PostgresSession) -> Head:
     """Return the head, with the marks of all resources."""
     return rows.head((await session.fetch(_MARKS))[0])
 
 
-async def target_marks(session: Session, policies: Sequence[RetentionPolicy], *, now: datetime) -> dict[str, int]:
+async def target_marks(
+    session: PostgresSession, policies: Sequence[RetentionPolicy], *, now: datetime
+) -> dict[str, int]:
     """Return the mark for each policy now, by resource; 0 for none.
 
     The state as of the mark itself can still be read. So the mark is the last revision that is too old, or the newest
@@ -271,7 +273,7 @@ async def target_marks(session: Session, policies: Sequence[RetentionPolicy], *,
     return targets
 
 
-async def resource_classes(session: Session) -> dict[str, str]:
+async def resource_classes(session: PostgresSession) -> dict[str, str]:
     """Return the retention class by resource; resources not in it have the class 'long'."""
     return {row["resource"]: row["class"] for row in await session.fetch(_RESOURCE_CLASSES)}
 
@@ -299,21 +301,21 @@ def class_age(
 
 
 @asynccontextmanager
-async def _exclusive(session: Session) -> AsyncIterator[bool]:
+async def _exclusive(session: PostgresSession) -> AsyncIterator[bool]:
     """Hold the lock of maintenance within the block; False: another server holds it. Statements have no timeout."""
     await session.execute("set statement_timeout = 0; set enable_seqscan = on; set plan_cache_mode = auto")
     async with held(session, MAINTENANCE) as alone:
         yield alone
 
 
-async def _droppable(session: Session, retention_class: str, *, until: int) -> list[str]:
+async def _droppable(session: PostgresSession, retention_class: str, *, until: int) -> list[str]:
     """Return the names of the partitions that would be dropped."""
     rest = await session.fetch(_DETACHED, retention_class)
     below = [row for row in await session.fetch(_PARTITIONS, retention_class) if row["until"] - 1 <= until]
     return [row["name"] for row in (*below, *rest)]
 
 
-async def _drop(session: Session, retention_class: str, *, until: int, archive: Path | None) -> list[str]:
+async def _drop(session: PostgresSession, retention_class: str, *, until: int, archive: Path | None) -> list[str]:
     """Drop the class's partitions at or below the revision; return their names.
 
     Oldest first, as copy_forward requires. Stops at a partition that a reader holds; the next run continues there.
@@ -341,7 +343,7 @@ async def _drop(session: Session, retention_class: str, *, until: int, archive: 
     return dropped
 
 
-async def _archive(session: Session, archive: Path | None, table: str, retention_class: str) -> None:
+async def _archive(session: PostgresSession, archive: Path | None, table: str, retention_class: str) -> None:
     """Archive a partition if there is a directory. May be repeated, since a partition to drop never changes."""
     if archive is None:
         return
@@ -351,7 +353,7 @@ async def _archive(session: Session, archive: Path | None, table: str, retention
         await archives.write_partition(session, archive, table, retention_class, bounds)
 
 
-async def _execute_with_lock_timeout(session: Session, statement: str, seconds: float) -> bool:
+async def _execute_with_lock_timeout(session: PostgresSession, statement: str, seconds: float) -> bool:
     """Run the statement; return False if it waited longer than this for a lock."""
     await session.execute(f"set lock_timeout = '{seconds}s'")
     try:
@@ -366,7 +368,7 @@ async def _execute_with_lock_timeout(session: Session, statement: str, seconds: 
     return True
 
 
-async def make_ahead(session: Session, retention_class: str, max_age: timedelta | None) -> bool:
+async def make_ahead(session: PostgresSession, retention_class: str, max_age: timedelta | None) -> bool:
     """Make the class's next partition if the newest is half full. It holds the head's lock for milliseconds."""
     head, span, partitioned_until, revisions, seconds = (await session.fetch(_GROWTH, retention_class))[0]
     if head < partitioned_until - span // 2:
@@ -380,7 +382,7 @@ async def make_ahead(session: Session, retention_class: str, max_age: timedelta 
     return await _execute_with_lock_timeout(session, f"select kubechronicle.make_partition('{retention_class}')", 1.0)
 
 
-async def _prune(session: Session, before: datetime) -> int:
+async def _prune(session: PostgresSession, before: datetime) -> int:
     """Delete the ids of batches committed before the time, some at a time; return their number."""
     pruned = 0
     while gone := (await session.fetch(_PRUNE, before))[0][0]:

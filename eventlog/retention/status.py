@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.retention.retention import (
     CLASSES,
@@ -122,7 +122,7 @@ class HistoryStatus:
 
 
 async def history_status(
-    session: Session, policies: Sequence[RetentionPolicy], *, now: datetime | None = None
+    session: PostgresSession, policies: Sequence[RetentionPolicy], *, now: datetime | None = None
 ) -> HistoryStatus:
     """Return the present status under these policies."""
     async with session.snapshot():
@@ -168,7 +168,7 @@ class _Scale:
     days: float | None
 
 
-async def _growth_span(session: Session, clock: datetime) -> tuple[int, float | None]:
+async def _growth_span(session: PostgresSession, clock: datetime) -> tuple[int, float | None]:
     """Return the first revision of the recent days, and the number of these days."""
     since = clock - GROWTH_OVER
     first = int((await session.fetch(FIRST_REVISION_SINCE, since))[0][0])
@@ -178,7 +178,7 @@ async def _growth_span(session: Session, clock: datetime) -> tuple[int, float | 
 
 
 async def _resource(
-    session: Session, resource: str, policy: RetentionPolicy, mark: int, sample: dict[str, Any], scale: _Scale
+    session: PostgresSession, resource: str, policy: RetentionPolicy, mark: int, sample: dict[str, Any], scale: _Scale
 ) -> ResourceStatus:
     sampled = sample.get(resource)
     rows, weight, lately, weight_lately = (sampled[name] if sampled is not None else 0 for name in _SAMPLE_COLUMNS)
@@ -201,7 +201,7 @@ _SAMPLE_COLUMNS = ("rows", "weight", "lately", "weight_lately")
 
 
 async def _partitions(
-    session: Session, policies: Sequence[RetentionPolicy], newest: int
+    session: PostgresSession, policies: Sequence[RetentionPolicy], newest: int
 ) -> tuple[PartitionStatus, ...]:
     classes = await resource_classes(session)
     statuses = []

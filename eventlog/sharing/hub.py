@@ -45,7 +45,7 @@ from kubechronicle.eventlog.sharing.messages import (
     Look,
     Outcome,
     Restart,
-    Submit,
+    SubmitMessage,
     Trouble,
     encode_record,
     failed,
@@ -92,7 +92,7 @@ class Link:
             self._behind = True
             self.send(LOOK)
 
-    async def run(self, submitted: Callable[[Link, Submit], None]) -> None:
+    async def run(self, submitted: Callable[[Link, SubmitMessage], None]) -> None:
         """Serve the worker until it closes the connection."""
         try:
             async with trio.open_nursery() as nursery:
@@ -267,7 +267,7 @@ class LogHub:
         finally:
             self._published.links.discard(link)
 
-    def _submit(self, link: Link, submit: Submit) -> None:
+    def _submit(self, link: Link, submit: SubmitMessage) -> None:
         count = len(submit.transactions)
         outcomes: list[Outcome | None] = [None] * count
         missing = count

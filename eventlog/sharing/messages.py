@@ -1,7 +1,7 @@
 """The messages between the process that owns the log (hub.py) and the workers (shared_log.py), and their shared page.
 
-Each pair is joined by a Unix socket. A message is four bytes of length and MessagePack. A worker sends Submit, and the
-hub all others. To a worker, the records of a batch always come before its Answer.
+Each pair is joined by a Unix socket. A message is four bytes of length and MessagePack. Workers send SubmitMessages,
+and the hub all others. To a worker, the records of a batch always come before its Answer.
 
 The page is memory that all processes map. It has two words, which the hub alone writes:
 
@@ -79,7 +79,7 @@ class SentTransaction(msgspec.Struct, array_like=True, frozen=True):
     main: int
 
 
-class Submit(msgspec.Struct, array_like=True, frozen=True):
+class SubmitMessage(msgspec.Struct, array_like=True, frozen=True):
     """Transactions to append, each on its own. ``number``: of the Answer."""
 
     number: int
@@ -87,8 +87,8 @@ class Submit(msgspec.Struct, array_like=True, frozen=True):
 
 
 def sent(number: int, transactions: Iterable[Transaction]) -> bytes:
-    """Return the frame of a Submit."""
-    submit = Submit(
+    """Return the frame of a SubmitMessage."""
+    submit = SubmitMessage(
         number,
         tuple(
             SentTransaction(
@@ -187,7 +187,7 @@ Outcome = Committed | Refused | Failed
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """The outcomes of a Submit, in its order. ``head``: the newest revision when they were known."""
+    """The outcomes of a SubmitMessage, in its order. ``head``: the newest revision when they were known."""
 
     number: int
     head: int
@@ -219,7 +219,7 @@ class BranchChanged(msgspec.Struct, array_like=True, frozen=True, tag=5):
 Message = Records | Answer | Look | Restart | Trouble | BranchChanged
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_SUBMIT: Final = msgspec.msgpack.Decoder(Submit)
+_SUBMIT: Final = msgspec.msgpack.Decoder(SubmitMessage)
 _MESSAGE: Final = msgspec.msgpack.Decoder(Message)
 
 
@@ -359,7 +359,7 @@ class Frames:
         return found
 
 
-def submit_of(content: memoryview) -> Submit:
+def submit_of(content: memoryview) -> SubmitMessage:
     return _SUBMIT.decode(content)
 
 

@@ -66,7 +66,7 @@ class StoredLog(RevisionLog, Protocol):
     def branch_changed(self, branch: str) -> None: ...
 
 
-class _Call:
+class _PendingSubmit:
     """A Submit under way."""
 
     __slots__ = ("answer", "done", "keys")
@@ -90,7 +90,7 @@ class SharedLog:
         self.claim_of_hub = HubClaim(stored, self)
         self._socket = trio.socket.from_stdlib_socket(connection)
         self._sending = trio.Lock()
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _PendingSubmit] = {}
         self._number = 0
         self._own: dict[Key, Change] = {}
         self._held: deque[Record] = deque()
@@ -179,7 +179,7 @@ class SharedLog:
         """Append by the hub. Each outcome may also be an error. The records come by ``read``."""
         self._number = number = self._number + 1
         changes = [change for transaction in batch.transactions for change in transaction.changes]
-        call = self._calls[number] = _Call([change.key for change in changes])
+        call = self._calls[number] = _PendingSubmit([change.key for change in changes])
         self._own.update((change.key, change) for change in changes)
         try:
             if self._closed:

@@ -13,7 +13,7 @@ import trio
 from kubechronicle.eventlog.integrity.erasures import Tombstone
 from kubechronicle.eventlog.integrity.state_check import DROPS
 from kubechronicle.eventlog.integrity.verify import ERASED, KEPT, StoredDigest, StoredJump, links
-from kubechronicle.eventlog.postgres.session import Row, Session
+from kubechronicle.eventlog.postgres.session import PostgresSession, Row
 from kubechronicle.eventlog.transfer.backup_file import (
     TABLES,
     BackupWriter,
@@ -58,7 +58,9 @@ _TABLES: Final = {
 assert set(_TABLES) == set(TABLES)
 
 
-async def write_backup(session: Session, path: Path, *, progress: Callable[[int, int], None]) -> tuple[Header, int]:
+async def write_backup(
+    session: PostgresSession, path: Path, *, progress: Callable[[int, int], None]
+) -> tuple[Header, int]:
     """Write a backup; return its header and the size of the file. BackupError, LogUnavailable.
 
     ``progress``: called with the revision reached and the newest.
@@ -84,7 +86,7 @@ async def write_backup(session: Session, path: Path, *, progress: Callable[[int,
 
 
 @asynccontextmanager
-async def _snapshot(session: Session) -> AsyncIterator[None]:
+async def _snapshot(session: PostgresSession) -> AsyncIterator[None]:
     async with session.snapshot():
         # The lock keeps partitions from being dropped under a snapshot that does not see the copied rows yet.
         await session.execute(
@@ -94,7 +96,7 @@ async def _snapshot(session: Session) -> AsyncIterator[None]:
         yield
 
 
-async def _header(session: Session) -> Header:
+async def _header(session: PostgresSession) -> Header:
     (head,) = await session.fetch(_HEAD)
     classes = await session.fetch(_CLASSES)
     return Header(
@@ -116,7 +118,7 @@ async def _header(session: Session) -> Header:
     )
 
 
-async def _items(session: Session) -> AsyncGenerator[Item, None]:
+async def _items(session: PostgresSession) -> AsyncGenerator[Item, None]:
     """Yield everything in the order of the file."""
     async for row in _rows(session, KEPT):
         yield KeptHistory(from_row(row))
@@ -151,7 +153,7 @@ def _digests(gathered: list[StoredDigest]) -> Digests:
     )
 
 
-async def _rows(session: Session, statement: str) -> AsyncGenerator[Row, None]:
+async def _rows(session: PostgresSession, statement: str) -> AsyncGenerator[Row, None]:
     async with aclosing(session.rows(statement, chunk=CHUNK, size=_size)) as chunks:
         async for chunk in chunks:
             for row in chunk:

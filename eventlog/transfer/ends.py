@@ -10,7 +10,7 @@ from typing import Final
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.integrity import jumps
 from kubechronicle.eventlog.integrity.jumps import Jump
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 
 NAMESPACES: Final = "namespaces"
 
@@ -46,7 +46,7 @@ class End:
     is_fresh: bool = False
 
 
-async def end_of(session: Session) -> End:
+async def end_of(session: PostgresSession) -> End:
     """Return the end of a log. LogError, LogCorrupt."""
     row = (await session.fetch(_END))[0]
     if row["last"] is None:
@@ -58,12 +58,12 @@ async def end_of(session: Session) -> End:
     return End(committed_at=row["committed_at"], bumped_at=jump.at, is_fresh=jump.last == row["revision"])
 
 
-async def namespaces_of(session: Session, resources: Collection[str]) -> dict[str, int]:
+async def namespaces_of(session: PostgresSession, resources: Collection[str]) -> dict[str, int]:
     """Return the number of present objects of these resources, by namespace. LogError."""
     return {row["namespace"]: row["objects"] for row in await session.fetch(_NAMESPACES, list(resources))}
 
 
-async def absent_namespaces(session: Session, names: Collection[str]) -> Sequence[str]:
+async def absent_namespaces(session: PostgresSession, names: Collection[str]) -> Sequence[str]:
     """Return the namespaces among ``names`` that do not exist in a main log. LogError."""
     present = {row["name"] for row in await session.fetch(_PRESENT, list(names))}
     return sorted(set(names) - present)
@@ -78,19 +78,19 @@ async def absent_namespaces(session: Session, names: Collection[str]) -> Sequenc
 # known: a watch or list from one of them is answered with 410 Expired, and informers list again.
 
 
-async def bump_revisions(session: Session, by: int) -> Jump:
+async def bump_revisions(session: PostgresSession, by: int) -> Jump:
     """Add ``by`` to the newest revision, while no server uses the log. NotSoleAppender: one does."""
     jump = await _jump(session, by, jumps.RESTORE)
     assert jump is not None
     return jump
 
 
-async def begin_at(session: Session, revision: int) -> None:
+async def begin_at(session: PostgresSession, revision: int) -> None:
     """Let an empty log begin behind a revision. Nothing happens to one that has begun. NotSoleAppender."""
     await _jump(session, revision, jumps.START)
 
 
-async def _jump(session: Session, by: int, reason: str) -> Jump | None:
+async def _jump(session: PostgresSession, by: int, reason: str) -> Jump | None:
     await session.execute("begin")
     try:
         await session.fetch("select 1 from kubechronicle.state for update")  # first of all locks, as in each function

@@ -20,7 +20,7 @@ import orjson
 from kubechronicle.eventlog.errors import SetupError
 from kubechronicle.eventlog.integrity.erasures import Tombstone
 from kubechronicle.eventlog.integrity.jumps import Jump
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.transfer.stored_rows import NAMES
 
 _TYPES: Final = {
@@ -78,7 +78,7 @@ update kubechronicle.head set revision = $1, hash = $2, committed_at = $3, compa
 class Loader:
     """Made by ``loading``. ``log_id``: the identity of the log."""
 
-    def __init__(self, session: Session, log_id: UUID) -> None:
+    def __init__(self, session: PostgresSession, log_id: UUID) -> None:
         self.session = session
         self.log_id = log_id
         self._partitioned_until = 0
@@ -148,7 +148,7 @@ class Loader:
 
 
 @asynccontextmanager
-async def loading(session: Session) -> AsyncIterator[Loader]:
+async def loading(session: PostgresSession) -> AsyncIterator[Loader]:
     """Lock an empty log, and commit at the end of the block. SetupError: it is not empty."""
     await session.execute("begin; set local statement_timeout = 0; set local lock_timeout = '10s'")
     try:

@@ -22,7 +22,7 @@ from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.integrity.erasures import Tombstone
 from kubechronicle.eventlog.integrity.jumps import parse
 from kubechronicle.eventlog.integrity.verify import StoredJump
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.transfer.backup_file import Digests, Header, Item, KeptHistory, Reader, TableRow
 from kubechronicle.eventlog.transfer.checking import BackupCheck
 from kubechronicle.eventlog.transfer.loader import Loader, loading
@@ -110,7 +110,7 @@ def revision_at(reader: Reader, moment: datetime) -> int:
 
 
 async def restore(
-    session: Session, reader: Reader, *, revision: int, migration: int, progress: Callable[[int, int], None]
+    session: PostgresSession, reader: Reader, *, revision: int, migration: int, progress: Callable[[int, int], None]
 ) -> RestoredLog:
     """Restore into the empty log of ``session``, or leave it empty. Damaged, BadTarget, BackupError, SetupError.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubechronicle.eventlog.errors import SetupError
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.records import Key, Operation
 from kubechronicle.eventlog.transfer.founding import ImportedChange
 
@@ -56,7 +56,7 @@ _MOVED: Final = f"select {_COLUMNS} from kubechronicle_import.objects where revi
 class Staging:
     """Made by ``open_staging``. ``revision``: the one as of which the source is read."""
 
-    session: Session
+    session: PostgresSession
     revision: int
 
     async def done(self) -> set[str]:
@@ -104,7 +104,7 @@ class Staging:
         await self.session.execute(_DROP)
 
 
-async def open_staging(session: Session, *, name: str, identity: str, revision: int, restart: bool) -> Staging:
+async def open_staging(session: PostgresSession, *, name: str, identity: str, revision: int, restart: bool) -> Staging:
     """Begin an import as of ``revision``, or go on with an unfinished one. SetupError: that is of another cluster."""
     if restart:
         await session.execute(_DROP)

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import trio
 
 from kubechronicle.api.registry.api_services import HTTPS_PORT, ApiService, ServiceReference
-from kubechronicle.http.outgoing.client import AskError, Client, Outgoing
+from kubechronicle.http.outgoing.client import AskError, Outgoing, OutgoingClient
 from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
@@ -51,7 +51,7 @@ class Backends:
         self._outgoing = outgoing
         self._addresses = addresses
         self._certificate, self._key = certificate, key
-        self._clients: OrderedDict[RemoteServer, Client] = OrderedDict()
+        self._clients: OrderedDict[RemoteServer, OutgoingClient] = OrderedDict()
         self._peers: OrderedDict[str, tuple[ApiService, str, RemoteServer]] = OrderedDict()
 
     async def url(self, service: ServiceReference) -> str:
@@ -62,7 +62,7 @@ class Backends:
         """Choose another address for the next request: no connection was made to this one."""
         self._addresses.failed(service.namespace, service.name, service.port, urlsplit(url).netloc)
 
-    async def client(self, api_service: ApiService, url: str) -> Client:
+    async def client(self, api_service: ApiService, url: str) -> OutgoingClient:
         """Return the client for a server at ``url``. Raises AskError if its caBundle is unusable."""
         known = self._peers.get(api_service.name)
         if known is not None and known[0] is api_service and known[1] == url:

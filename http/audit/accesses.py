@@ -166,7 +166,7 @@ class AccessRecorder(Collector):
             "container": short(query.get("container")),
             "command": short(" ".join(query.get_all("command"))),
         }
-        noted = _NotedUpgrade(upgrade, self, spec)
+        noted = _RecordedUpgrade(upgrade, self, spec)
         request.upgrade = noted
         try:
             return await self._answered(request, context, following)
@@ -322,7 +322,7 @@ class AccessRecorder(Collector):
         )
 
 
-class _NotedUpgrade:
+class _RecordedUpgrade:
     """An upgrade that notes the begin of a session when it is accepted."""
 
     def __init__(self, upgrade: Upgrade, recorder: AccessRecorder, spec: Mapping[str, Any]) -> None:

@@ -24,8 +24,8 @@ from kubechronicle.http.audit.backends import BATCH, BLOCKING_STRICT, AuditBacke
 from kubechronicle.http.audit.record import (
     MAX_USER_AGENT,
     USUAL,
+    EventTemplate,
     RequestAudit,
-    Template,
     error_payload,
     error_status,
 )
@@ -94,7 +94,9 @@ class Audit:
     _strict: list[bool] = field(init=False)
     only: AuditBackend | None = field(init=False)
     _by_name: bool = field(init=False)
-    _templates: dict[tuple[object, ...], Template] = field(init=False, default_factory=lambda: kept("audit templates"))
+    _templates: dict[tuple[object, ...], EventTemplate] = field(
+        init=False, default_factory=lambda: kept("audit templates")
+    )
 
     def __post_init__(self) -> None:
         self.blocking = any(backend.mode != BATCH for backend in self.backends)
@@ -139,7 +141,7 @@ class Audit:
 
     def _other_template(
         self, key: tuple[object, ...], request: Request, user: User | None, info: RequestInfo
-    ) -> Template:
+    ) -> EventTemplate:
         """Return the template of a request that has none under its key, or must have one of its own.
 
         Templates of direct clients are kept, by the User object.
@@ -160,10 +162,10 @@ class Audit:
             self._templates[key] = known
         return known
 
-    def _new_template(self, user: User | None, info: RequestInfo, sources: list[str], agent: str) -> Template:
+    def _new_template(self, user: User | None, info: RequestInfo, sources: list[str], agent: str) -> EventTemplate:
         name, groups = ("", ()) if user is None else (user.name, user.groups)
         decision = self.matcher.decide(name, groups, info)
-        return Template(decision, user, info, sources, agent, tells_changes=self.tells_changes)
+        return EventTemplate(decision, user, info, sources, agent, tells_changes=self.tells_changes)
 
     def apply(self, matcher: Matcher) -> None:
         """Decide by another policy from now on."""

@@ -50,7 +50,7 @@ FULL_ANNOTATIONS: Final = "patch.webhook.admission.k8s.io/"
 """The prefix of annotations that hold contents. Events of level Metadata have none of them."""
 
 
-class Template:
+class EventTemplate:
     """The parts of events that requests of one user for one kind of resource share.
 
     ``subject``: the fields from verb to userAgent. ``reference``: objectRef in pieces, of a request without a name:
@@ -118,7 +118,7 @@ class RequestAudit(Parts):
     _response: Payload | None = None
     _stage = policies.COMPLETE
 
-    def __init__(self, template: Template, audit_id: str, uri: str, name: str, received: float) -> None:
+    def __init__(self, template: EventTemplate, audit_id: str, uri: str, name: str, received: float) -> None:
         """``name``: of the object in the URI. ``received``: seconds since the epoch."""
         self.added = self.spans = None  # as Parts does, without a call
         self.serialization = 0.0
@@ -339,7 +339,7 @@ def _fields(values: Mapping[str, Any]) -> bytes:
 
 
 def _reference(info: RequestInfo) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return the pieces of objectRef; see Template."""
+    """Return the pieces of objectRef; see EventTemplate."""
     version = {"apiGroup": info.group, "apiVersion": info.version} if info.group else {"apiVersion": info.version}
     return (
         b',"objectRef":{"resource":' + json_bytes(info.resource),

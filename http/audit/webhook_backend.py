@@ -20,7 +20,7 @@ import trio
 from kubechronicle.api.audit.events import HEAD, AuditEvent, Offered
 from kubechronicle.http.audit.backends import BATCH, MOST_BYTES, AuditMetrics, Delivery, WebhookSettings, log_lost
 from kubechronicle.http.outgoing.backoff import Backoff, RateLimitedLog
-from kubechronicle.http.outgoing.client import AskError, Client
+from kubechronicle.http.outgoing.client import AskError, OutgoingClient
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ HEADERS: Final = {"content-type": "application/json", "accept": "application/jso
 class WebhookBackend:
     """Sends events by ``client``, which must outlive ``run``."""
 
-    def __init__(self, settings: WebhookSettings, client: Client, metrics: AuditMetrics) -> None:
+    def __init__(self, settings: WebhookSettings, client: OutgoingClient, metrics: AuditMetrics) -> None:
         self.mode = settings.mode
         self._settings = settings
         self._client = client

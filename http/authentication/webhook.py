@@ -25,7 +25,7 @@ from kubechronicle.http.authentication.metrics import CacheMetrics
 from kubechronicle.http.authentication.user import CredentialRejected, Identified, NotSeen, User
 from kubechronicle.http.outgoing import reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff, RateLimitedLog, ask_patiently
-from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
+from kubechronicle.http.outgoing.client import Answer, AskError, Outgoing, OutgoingClient
 from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 
@@ -190,7 +190,7 @@ class WebhookTokens:
 
     def __init__(
         self,
-        client: Client,
+        client: OutgoingClient,
         *,
         version: str = "v1",
         audiences: Sequence[str] = (),

@@ -33,7 +33,7 @@ from kubechronicle.http.authorization.decision import NO_OPINION, Decision, NotI
 from kubechronicle.http.authorization.view_follower import FollowedViews
 from kubechronicle.http.outgoing import backoff, reviews
 from kubechronicle.http.outgoing.backoff import BACKOFF, Backoff, RateLimitedLog
-from kubechronicle.http.outgoing.client import Answer, AskError, Client
+from kubechronicle.http.outgoing.client import Answer, AskError, OutgoingClient
 from kubechronicle.http.outgoing.single_flight import SingleFlight, TtlCache
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class WebhookAuthorizer:
     def __init__(
         self,
         name: str,
-        client: Client,
+        client: OutgoingClient,
         *,
         version: str = "v1",
         authorized_ttl: float = AUTHORIZED_TTL,

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from kubechronicle.http.outgoing.client import Answer, AskError, Client
+from kubechronicle.http.outgoing.client import Answer, AskError, OutgoingClient
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def unobserved(result: str, seconds: float) -> None:
 
 
 async def ask_patiently(
-    client: Client,
+    client: OutgoingClient,
     body: bytes,
     read: Callable[[Answer], T],
     *,

@@ -1,9 +1,9 @@
 """The client for requests to other servers, with a pool of connections per server.
 
-    Outgoing     a child of the supervision tree that owns all pools, and closes them when idle or stopped
-    Client       requests to one server: ``await client.ask("POST", body=…)``
-    Answer       status, headers and the complete, bounded body; the caller interprets it
-    AskError     no usable answer
+    Outgoing        a child of the supervision tree that owns all pools, and closes them when idle or stopped
+    OutgoingClient  requests to one server: ``await client.ask("POST", body=…)``
+    Answer          status, headers and the complete, bounded body; the caller interprets it
+    AskError        no usable answer
 
 Redirects, cookies and environment variables are ignored.
 """
@@ -75,7 +75,7 @@ NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 UNAUTHORIZED: Final = 401
 
 
-class Client:
+class OutgoingClient:
     """Requests to one server. Made by Outgoing.client."""
 
     def __init__(
@@ -331,7 +331,7 @@ class Outgoing(Shared):
 
     def __init__(self, *, idle: float = IDLE, networks: Networks = DIRECT) -> None:
         super().__init__(idle=idle, networks=networks)
-        self._clients: set[Client] = set()
+        self._clients: set[OutgoingClient] = set()
 
     def client(
         self,
@@ -342,9 +342,9 @@ class Outgoing(Shared):
         max_connections: int = MAX_CONNECTIONS,
         network: Network = Network.DIRECT,
         reach: Reach = Reach.OTHERS,
-    ) -> Client:
+    ) -> OutgoingClient:
         """Return a client. It reads the server's files with its first request. ``network``: the one of the server."""
-        client = Client(
+        client = OutgoingClient(
             self,
             peer,
             timeout=timeout,
@@ -356,7 +356,7 @@ class Outgoing(Shared):
         self._clients.add(client)
         return client
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: OutgoingClient) -> None:
         """Close the connections of a client that is not needed any more."""
         self._clients.discard(client)
         client.close()

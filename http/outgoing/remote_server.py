@@ -37,7 +37,7 @@ class Issued(NamedTuple):
         return f"<Issued {self.serial}>"
 
 
-class Program(Protocol):
+class CredentialProgram(Protocol):
     """A program that issues credentials (credential_plugins.py)."""
 
     def stamp(self) -> tuple[object, ...]:
@@ -82,7 +82,7 @@ class RemoteServer:
         insecure: bool = False,
         proxy_url: str = "",
         http_allowed: bool = False,
-        plugin: Program | None = None,
+        plugin: CredentialProgram | None = None,
     ) -> None:
         self.url, self.ca, self.certificate, self.key = url, ca, certificate, key
         self.token, self.token_file, self.username, self.password = token, token_file, username, password

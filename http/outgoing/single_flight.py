@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Call(Generic[T]):
+class _Flight(Generic[T]):
     done: trio.Event = field(default_factory=trio.Event)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     waiting: int = 0
@@ -34,7 +34,7 @@ class SingleFlight(Generic[T]):
 
     def __init__(self, outgoing: Shared) -> None:
         self._outgoing = outgoing
-        self._calls: dict[Hashable, _Call[T]] = {}
+        self._calls: dict[Hashable, _Flight[T]] = {}
 
     async def join(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the result of ``ask``, or of the call in flight with the same key. ``ask`` must not raise.
@@ -46,7 +46,7 @@ class SingleFlight(Generic[T]):
             nursery = self._outgoing.nursery
             if nursery is None:
                 raise AskError("no request is sent while the server starts or stops")
-            call = self._calls[key] = _Call()
+            call = self._calls[key] = _Flight()
             nursery.start_soon(self._run, key, call, ask)
         call.waiting += 1
         try:
@@ -60,7 +60,7 @@ class SingleFlight(Generic[T]):
             raise AskError("the server is stopping")
         return call.answers[0]
 
-    async def _run(self, key: Hashable, call: _Call[T], ask: Callable[[], Awaitable[T]]) -> None:
+    async def _run(self, key: Hashable, call: _Flight[T], ask: Callable[[], Awaitable[T]]) -> None:
         try:
             with call.scope:
                 call.answers.append(await ask())
@@ -68,7 +68,7 @@ class SingleFlight(Generic[T]):
             self._forget(key, call)
             call.done.set()
 
-    def _forget(self, key: Hashable, call: _Call[T]) -> None:
+    def _forget(self, key: Hashable, call: _Flight[T]) -> None:
         if self._calls.get(key) is call:
             del self._calls[key]
 

@@ -25,7 +25,7 @@ from kubechronicle.api.codecs import json, yaml
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.values.caches import remembered
 from kubechronicle.http.outgoing.addresses import Reach
-from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
+from kubechronicle.http.outgoing.client import Answer, AskError, Outgoing, OutgoingClient
 from kubechronicle.http.outgoing.kubeconfig import HTTPS, UNKNOWN_URL, WebhookUsers
 from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.remote_server import RemoteServer
@@ -79,7 +79,7 @@ class Webhooks:
         self.outgoing = outgoing
         self._services = services
         self._users = users
-        self._clients: OrderedDict[tuple[str, str, str], Client] = OrderedDict()
+        self._clients: OrderedDict[tuple[str, str, str], OutgoingClient] = OrderedDict()
 
     def with_users(self, users: WebhookUsers) -> Webhooks:
         """Return a poster with these credentials, and with connections of its own."""
@@ -133,7 +133,7 @@ class Webhooks:
             raise _unresolved(service, path, seconds, error) from None
         return _address_of_service(service, path, seconds, place)
 
-    def _known_client(self, bundle: str, address: _Address) -> Client:
+    def _known_client(self, bundle: str, address: _Address) -> OutgoingClient:
         """Return the client for a webhook, perhaps a new one. WebhookError: the bundle or URL is unusable."""
         key = (bundle, address.origin, address.server_name)
         client = self._clients.get(key)
@@ -143,7 +143,7 @@ class Webhooks:
             self._clients.move_to_end(key)
         return client
 
-    def _new_client(self, bundle: str, address: _Address) -> Client:
+    def _new_client(self, bundle: str, address: _Address) -> OutgoingClient:
         try:
             parts = urlsplit(address.url)
             ca = base64.b64decode(bundle).strip() or None
@@ -228,7 +228,7 @@ def go_error(text: str, url: str) -> str:
     return f"dial tcp {urlsplit(url).netloc}: {text}" if text.startswith("connect: ") else text
 
 
-async def _final(answer: Answer, client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
+async def _final(answer: Answer, client: OutgoingClient, address: _Address, body: bytes, deadline: float) -> Answer:
     """Return the answer of a webhook after all redirections and repetitions. ``answer``: the first one.
 
     One that says when to try again is asked again then, as client-go does.
@@ -247,7 +247,9 @@ async def _final(answer: Answer, client: Client, address: _Address, body: bytes,
     return answer
 
 
-async def _redirected(answer: Answer, client: Client, address: _Address, body: bytes, deadline: float) -> Answer:
+async def _redirected(
+    answer: Answer, client: OutgoingClient, address: _Address, body: bytes, deadline: float
+) -> Answer:
     """Return the answer after all redirections of ``answer``, that to a POST. AskError, WebhookError."""
     method, url = "POST", address.url
     for sent in range(1, MAX_REQUESTS + 1):

@@ -115,7 +115,7 @@ def _is_plain(data: bytes, position: int, frame: _Extent) -> bool:
     return data[position] == _WHOLE and bool(masked) and frame.begin - position == expected
 
 
-class FrameReader:
+class WebSocketFrameReader:
     """The decoder of a client's frames: bytes → Part, Ping, Pong, CloseConnection, each with its units of work.
 
     A CloseConnection is the client's closing frame if ``connection`` is then closing, and else an error in its frames.
@@ -181,7 +181,7 @@ class WebSocketSession:
         self.work = work_of(stream)
         self._stream = stream
         self._connection = Connection(ConnectionType.SERVER)
-        self._reader = FrameReader(self._connection)
+        self._reader = WebSocketFrameReader(self._connection)
         self._lock = trio.Lock()
         self._closed = False
         self._asked: CloseConnection | None = None  # the client's closing frame

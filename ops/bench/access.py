@@ -48,7 +48,7 @@ from kubechronicle.http.authorization.rbac import GROUP, RbacAuthorizer
 from kubechronicle.http.context import Context, Step
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.metrics import Metrics
-from kubechronicle.http.outgoing.client import Client
+from kubechronicle.http.outgoing.client import OutgoingClient
 from kubechronicle.ops.bench.rules import least
 
 NAMESPACES, ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS = 100, 800, 200, 4500, 500
@@ -172,7 +172,7 @@ def prepare() -> tuple[filters.Services, list[Case]]:
         "kubernetes.io": {"namespace": _space(42), "serviceaccount": {"name": "robot", "uid": ACCOUNT_UID}},
     }
     foreign = key.sign({**claims, "iss": "https://login.example.com", "sub": "jane"})
-    webhook = WebhookTokens(cast(Client, None), ttl=3600)  # its cache has the answer
+    webhook = WebhookTokens(cast(OutgoingClient, None), ttl=3600)  # its cache has the answer
     webhook.cache.keep(webhook.cache.key(foreign, issuer.audiences), Identified(User(name="jane"), issuer.audiences))
     authentication = AuthenticationChain(
         [AuthenticatingProxy(proxies.current, STANDARD), ClientCertificates(clients.current)],

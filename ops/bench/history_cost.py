@@ -14,7 +14,7 @@ import orjson
 
 from kubechronicle.eventlog.postgres import rows, sql
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.ops.bench import history_log
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres
@@ -131,7 +131,7 @@ async def _fill_database(server: str, url: str, revisions: int, objects: int, va
 
 
 async def _measure(
-    sessions: Sequence[Session], variants: Sequence[Variant]
+    sessions: Sequence[PostgresSession], variants: Sequence[Variant]
 ) -> dict[tuple[Operation, int], list[float]]:
     """Return the CPU microseconds per change of each batch, by operation and number of the variant.
 
@@ -156,7 +156,7 @@ async def _measure(
 
 
 async def _append(
-    session: Session, who: Who, operation: Operation, names: Sequence[str], expected: Sequence[int]
+    session: PostgresSession, who: Who, operation: Operation, names: Sequence[str], expected: Sequence[int]
 ) -> Sequence[int]:
     changes = [
         Change(key=Key("configmaps", "bench", name), uid=name, expected=revision, operation=operation, body=BODY)

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 
 from kubechronicle.eventlog.postgres import rows, sql
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.retention import retention
 
@@ -139,13 +139,13 @@ class Pace:
         return cls(begins=datetime.now(UTC) - timedelta(days=days), step=timedelta(days=days) / (revisions + 1))
 
 
-async def fill(session: Session, *, revisions: int, objects: int, days: float) -> None:
+async def fill(session: PostgresSession, *, revisions: int, objects: int, days: float) -> None:
     """Append this many revisions of about this many objects to an empty log, committed over the days up to now."""
     pace = Pace.up_to_now(revisions=revisions, days=days)
     await extend(session, first=0, until=revisions, objects=objects, pace=pace)
 
 
-async def extend(session: Session, *, first: int, until: int, objects: int, pace: Pace) -> None:
+async def extend(session: PostgresSession, *, first: int, until: int, objects: int, pace: Pace) -> None:
     """Append revisions to a log that only ``extend`` has filled, up to ``first`` (0: an empty log)."""
     await session.execute("set statement_timeout = 0; set synchronous_commit = off")
     await session.execute(_SCHEMA)
@@ -182,7 +182,7 @@ async def extend(session: Session, *, first: int, until: int, objects: int, pace
     await session.execute("analyze kubechronicle.live; analyze kubechronicle.log")
 
 
-async def _namespaces(session: Session, count: int) -> None:
+async def _namespaces(session: PostgresSession, count: int) -> None:
     changes = []
     for number in range(count):
         name, uid = f"team-{number:03}", str(uuid.UUID(int=number))
@@ -202,7 +202,7 @@ async def _namespaces(session: Session, count: int) -> None:
     await session.fetch(sql.APPEND, *rows.batch_arguments(batch))
 
 
-async def _turns(session: Session, *, begin: int, until: int, slots: int) -> None:
+async def _turns(session: PostgresSession, *, begin: int, until: int, slots: int) -> None:
     classes = await retention.resource_classes(session)
     ages = {each: retention.class_age(retention.DEFAULT_POLICIES, each, classes) for each in retention.CLASSES}
     started = time.monotonic()

@@ -23,7 +23,7 @@ from kubechronicle.api.history.restore_plan import NEW_UID, Step, makeable, step
 from kubechronicle.api.history.restore_plan import target as aimed
 from kubechronicle.api.meta.owners import Key, keys_of, owner_references, settle_owners
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client.states import State, key_of
+from kubechronicle.ops.client.states import ClusterState, key_of
 
 KUBECTL: Final = "${KUBECTL:-kubectl}"
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
@@ -31,9 +31,9 @@ END: Final = "END"
 """The end of an object in the script. JSON on one line never is that line."""
 
 
-def moved(state: State, namespace: str, to: str) -> State:
+def moved(state: ClusterState, namespace: str, to: str) -> ClusterState:
     """Return a state as it would be in another place: its namespace renamed ("" for none), owners removed."""
-    found = State()
+    found = ClusterState()
     found.kinds, found.unread = state.kinds, state.unread
     for obj in state.objects.values():
         one = copy.deepcopy(obj)
@@ -60,7 +60,7 @@ def _rename(obj: Object, namespace: str, to: str) -> None:
             subject["namespace"] = to
 
 
-def settled(old: State, new: State) -> State:
+def settled(old: ClusterState, new: ClusterState) -> ClusterState:
     """Return the second state with the first one's values of fields that the cluster chooses: node ports, volumes."""
     for key, obj in new.objects.items():
         live = old.objects.get(key)
@@ -84,7 +84,9 @@ def own_part(obj: Object | None) -> Object | None:
 # -- the patch --------------------------------------------------------------------------------------------------------
 
 
-def patch_script(old: State, new: State, *, flags: Sequence[str], title: str, secrets: bool) -> Iterator[str]:
+def patch_script(
+    old: ClusterState, new: ClusterState, *, flags: Sequence[str], title: str, secrets: bool
+) -> Iterator[str]:
     """Yield the lines of a script that turns the first state into the second. ``flags``: of each kubectl command.
 
     ``secrets``: the states have the values of Secrets; without them, Secrets are left out.
@@ -118,7 +120,7 @@ class _Commands:
     references of dependents: with the uid of the other state, the garbage collector would delete them.
     """
 
-    def __init__(self, old: State, new: State, kubectl: str) -> None:
+    def __init__(self, old: ClusterState, new: ClusterState, kubectl: str) -> None:
         self._old, self._new, self._kubectl = old, new, kubectl
         self._kinds = {**old.kinds, **new.kinds}
         self._placeholders: dict[Key, str] = {}

@@ -24,7 +24,7 @@ HOW_TO_NAME: Final = "name it with KUBECONFIG, --kubeconfig FILE or --server URL
 POD_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class Target:
+class ClusterTarget:
     """The server of the current context, the namespace, and the user.
 
     ``headers``: the impersonation headers
@@ -61,14 +61,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--insecure-skip-tls-verify", action="store_true", help="do not verify the server's certificate")
 
 
-def of_file(file: Path, namespace: str = "", user: str = "") -> Target:
+def of_file(file: Path, namespace: str = "", user: str = "") -> ClusterTarget:
     """Return the target of one file, for programs without flags. ``user``: impersonate this one. OperatorError."""
     parser = argparse.ArgumentParser()
     add_flags(parser)
     return load(parser.parse_args([f"--kubeconfig={file}", f"--namespace={namespace}", f"--as={user}"]), {})
 
 
-def load(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Target:
+def load(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> ClusterTarget:
     """Return the target of the flags and the environment. OperatorError."""
     document = read_merged(arguments.kubeconfig, environment)
     try:
@@ -116,7 +116,7 @@ def _merge(document: Document, more: Document) -> None:
             document[name] = value
 
 
-def _target(document: Document, arguments: argparse.Namespace) -> Target | None:
+def _target(document: Document, arguments: argparse.Namespace) -> ClusterTarget | None:
     """Return the target of the current context, None if no server is named. Raises ValueError."""
     name = arguments.context or document.get("current-context")
     context = named(document, "contexts", name) if name else {}
@@ -135,7 +135,7 @@ def _target(document: Document, arguments: argparse.Namespace) -> Target | None:
         return None
     if arguments.token:
         user = {"token": arguments.token}
-    return Target(
+    return ClusterTarget(
         server_of(cluster, user, user_name, by_user=True),
         arguments.namespace or context.get("namespace") or "default",
         _impersonation(user, arguments),
@@ -179,7 +179,7 @@ def _document_for_kubectl(
     return {"apiVersion": "v1", "kind": "Config", **merged, "current-context": name}
 
 
-def _pod(environment: Mapping[str, str], arguments: argparse.Namespace) -> Target | None:
+def _pod(environment: Mapping[str, str], arguments: argparse.Namespace) -> ClusterTarget | None:
     """Return the Pod's cluster and service account (rest.InClusterConfig), None outside of Pods."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     token, ca = POD_FILES / "token", POD_FILES / "ca.crt"
@@ -192,7 +192,7 @@ def _pod(environment: Mapping[str, str], arguments: argparse.Namespace) -> Targe
     cluster = {"server": url, "certificate-authority": str(ca)}
     document = partial(_document_for_kubectl, {}, arguments, cluster, {"tokenFile": str(token)})
     headers = _impersonation({}, arguments)
-    return Target(RemoteServer(url=url, ca=ca, token_file=token), namespace or "default", headers, document)
+    return ClusterTarget(RemoteServer(url=url, ca=ca, token_file=token), namespace or "default", headers, document)
 
 
 def _proxy(url: str) -> str:

@@ -52,7 +52,7 @@ def _plain(text: str) -> str:
     return text.replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\")
 
 
-class Difference:
+class SampleDifference:
     """The changes between two samples."""
 
     def __init__(self, before: Sample, after: Sample) -> None:
@@ -101,12 +101,12 @@ def _quantile(buckets: Mapping[float, float], quantile: float) -> float | None:
     return below
 
 
-def screen(found: Difference, title: str) -> list[str]:
+def screen(found: SampleDifference, title: str) -> list[str]:
     """Return the lines of the view."""
     return [title, *_summary(found), "", *_requests(found), "", *_levels(found)]
 
 
-def _summary(found: Difference) -> Iterator[str]:
+def _summary(found: SampleDifference) -> Iterator[str]:
     after, rate = found.after, found.rate
     errors = sum(
         value for (code,), value in found.rates("apiserver_request_total", ("code",)).items() if code.startswith("5")
@@ -143,7 +143,7 @@ def _summary(found: Difference) -> Iterator[str]:
     )
 
 
-def _requests(found: Difference) -> list[str]:
+def _requests(found: SampleDifference) -> list[str]:
     by = ("verb", "resource", "subresource")
     rates = found.rates("apiserver_request_total", by)
     middle = found.quantiles("apiserver_request_duration_seconds", by, 0.5)
@@ -157,7 +157,7 @@ def _requests(found: Difference) -> list[str]:
     return _table(rows)
 
 
-def _levels(found: Difference) -> list[str]:
+def _levels(found: SampleDifference) -> list[str]:
     after, by = found.after, ("priority_level",)
     rejected = found.rates("apiserver_flowcontrol_rejected_requests_total", by)
     dispatched = found.rates("apiserver_flowcontrol_dispatched_requests_total", by)

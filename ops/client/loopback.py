@@ -66,7 +66,7 @@ TIMEOUT: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected(Exception):
+class RejectedRequest(Exception):
     """A request that is not forwarded."""
 
     status: int
@@ -101,17 +101,17 @@ class Loopback(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/{self.secret}{PREFIX}"
 
     def check(self, method: str, target: str, headers: Mapping[str, str]) -> str:
-        """Return the path and query for the server. Raises Rejected."""
+        """Return the path and query for the server. Raises RejectedRequest."""
         if headers.get("Host", "") not in self.hosts:
-            raise Rejected(421, "the Host header names another host")
+            raise RejectedRequest(421, "the Host header names another host")
         origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site", "none")
         if origin is not None and origin not in {f"http://{host}" for host in self.hosts}:
-            raise Rejected(403, "the request comes from a page of another site")
+            raise RejectedRequest(403, "the request comes from a page of another site")
         if site not in ("same-origin", "none"):
-            raise Rejected(403, "the request comes from a page of another site")
+            raise RejectedRequest(403, "the request comes from a page of another site")
         secret, slash, rest = target.removeprefix("/").partition("/")
         if not slash or not hmac.compare_digest(secret.encode(), self.secret.encode()):
-            raise Rejected(404, "open the URL printed by kubechronicle ui")
+            raise RejectedRequest(404, "open the URL printed by kubechronicle ui")
         path, _, query = f"/{rest}".partition("?")
         if not (method == "POST" and path in self.own):
             _check_request(method, path, Query(query))
@@ -119,17 +119,17 @@ class Loopback(ThreadingHTTPServer):
 
 
 def _check_request(method: str, raw_path: str, query: Query) -> None:
-    """Raise Rejected unless the page needs such a request."""
+    """Raise RejectedRequest unless the page needs such a request."""
     path = unquote(raw_path)
     if any(part in (".", "..") for part in path.split("/")) or not path.isprintable() or "//" in path:
-        raise Rejected(400, "the path is invalid")
+        raise RejectedRequest(400, "the path is invalid")
     if not path.startswith(FORWARDED_PATHS):
-        raise Rejected(404, "this path is not forwarded")
+        raise RejectedRequest(404, "this path is not forwarded")
     info = resolve(method, split_moment(path)[1] if path.startswith(HISTORY) else path, query)
     if method not in READ_METHODS and not _is_review(method, info):
-        raise Rejected(405, "only read requests are forwarded")
+        raise RejectedRequest(405, "only read requests are forwarded")
     if info.verb in ("watch", "proxy") or info.subresource in CONTAINER_SUBRESOURCES or "watch" in query:
-        raise Rejected(403, "watches and requests to containers are not forwarded")
+        raise RejectedRequest(403, "watches and requests to containers are not forwarded")
 
 
 def _is_review(method: str, info: RequestInfo) -> bool:
@@ -158,20 +158,20 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             fields = {name: self.headers[name] for name in FORWARDED_REQUEST_HEADERS if name in self.headers}
             self._send_reply(self.server.transport.send(self.command, target, fields, body), target)
-        except Rejected as error:
+        except RejectedRequest as error:
             self.close_connection = True
             self._send_text(error.status, error.reason)
         except OperatorError as error:
             self._send_text(502, str(error))
 
     def _read_json(self) -> bytes:
-        """Return the body. Raises Rejected."""
+        """Return the body. Raises RejectedRequest."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            raise Rejected(413, "the body is too large")
+            raise RejectedRequest(413, "the body is too large")
         # Pages of other sites can send some other content types without the browser's preflight request.
         if self.headers.get_content_type() != "application/json":
-            raise Rejected(415, "the body must be JSON")
+            raise RejectedRequest(415, "the body must be JSON")
         return self.rfile.read(int(length))
 
     def _send_reply(self, reply: Reply, target: str) -> None:

@@ -92,7 +92,7 @@ def _list(
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class RecordingCoverage:
     """The recorded part of a query.
 
     ``since``: the first recorded moment; None: nothing was recorded.
@@ -103,11 +103,11 @@ class Coverage:
     gaps: Sequence[Gap]
 
 
-def coverage(client: Client, subject: Subject | None, *, since: datetime | None, until: datetime) -> Coverage:
+def coverage(client: Client, subject: Subject | None, *, since: datetime | None, until: datetime) -> RecordingCoverage:
     """Return which part of a period was recorded for the subject. ApiError."""
     recordings = [each for each in client.items(f"{API}/readrecordings") if _covers(each, subject)]
     first, found = gaps(recordings, since=since, until=until)
-    return Coverage(first, found)
+    return RecordingCoverage(first, found)
 
 
 def _covers(recording: Mapping[str, Any], subject: Subject | None) -> bool:

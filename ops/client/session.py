@@ -47,11 +47,11 @@ def remark(kind: Kind, service: str) -> str:
     )
 
 
-make_transport: Callable[[kubeconfig.Target], Transport] = HttpTransport
+make_transport: Callable[[kubeconfig.ClusterTarget], Transport] = HttpTransport
 """Tests replace it."""
 
 
-def connect(target: kubeconfig.Target) -> Client:
+def connect(target: kubeconfig.ClusterTarget) -> Client:
     return Client(make_transport(target), target.namespace, source=target.source)
 
 

@@ -35,7 +35,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def target_of(arguments: argparse.Namespace) -> kubeconfig.Target:
+def target_of(arguments: argparse.Namespace) -> kubeconfig.ClusterTarget:
     """Return the source that the arguments name; an archive's server runs until ``close``. OperatorError."""
     given = getattr(arguments, "archive", "")
     if not given:
@@ -43,8 +43,8 @@ def target_of(arguments: argparse.Namespace) -> kubeconfig.Target:
     if arguments.kubeconfig or arguments.server or arguments.context:
         raise OperatorError("--archive and a server exclude each other")
     if getattr(arguments, "archive_server", None) is None:
-        arguments.archive_server = _Server(given)
-    server: _Server = arguments.archive_server
+        arguments.archive_server = _ArchiveServer(given)
+    server: _ArchiveServer = arguments.archive_server
     arguments.kubeconfig = str(server.kubeconfig)
     target = kubeconfig.load(arguments)
     target.source = f"in the archive {server.held}"
@@ -58,7 +58,7 @@ def close(arguments: argparse.Namespace) -> None:
         server.close()
 
 
-class _Server:
+class _ArchiveServer:
     """A server on archives. ``held``: what they have. ``kubeconfig``: of its administrator."""
 
     def __init__(self, given: str) -> None:

@@ -19,7 +19,7 @@ TRANSIENT: Final = frozenset({("", "events"), ("coordination.k8s.io", "leases"),
 CONCURRENT_LISTS: Final = 4
 
 
-class State:
+class ClusterState:
     """The objects at a moment.
 
     ``kinds``: the kinds of the objects by group and kind
@@ -50,12 +50,12 @@ def _kinds_to_list(kinds: Kinds, *, namespaced_only: bool) -> list[Kind]:
     ]
 
 
-def read_state(client: Client, kinds: Kinds, namespaces: Sequence[str], *, label: str = "reading") -> State:
+def read_state(client: Client, kinds: Kinds, namespaces: Sequence[str], *, label: str = "reading") -> ClusterState:
     """Read all objects in the namespaces, and the namespaces themselves; the whole cluster for no namespaces. ApiError.
 
     Resources that the user may not list are in ``unread``.
     """
-    state = State()
+    state = ClusterState()
     listed = _kinds_to_list(kinds, namespaced_only=bool(namespaces))
     lists = [(kind, namespace) for kind in listed for namespace in namespaces or [""]]
     from concurrent.futures import ThreadPoolExecutor  # imports logging; one object needs no threads
@@ -75,7 +75,7 @@ def read_state(client: Client, kinds: Kinds, namespaces: Sequence[str], *, label
     return state
 
 
-def _list(client: Client, kind: Kind, namespace: str, state: State) -> list[Object] | str:
+def _list(client: Client, kind: Kind, namespace: str, state: ClusterState) -> list[Object] | str:
     """Return the objects of a kind, or the reason why the user may not list them.
 
     Add a warning to ``unread`` if the list omits erased objects.
@@ -93,7 +93,7 @@ def _list(client: Client, kind: Kind, namespace: str, state: State) -> list[Obje
         return error.message if error.code == 403 else []
 
 
-def _get(client: Client, kind: Kind, name: str, state: State) -> None:
+def _get(client: Client, kind: Kind, name: str, state: ClusterState) -> None:
     try:
         obj = client.get_if(kind.path("", name))
     except ApiError as error:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from kubechronicle.http.outgoing.remote_server import Credentials, load_credentials
 from kubechronicle.ops.client.connection import PORTS, Address, Connection, Disconnected, HttpError, Response
-from kubechronicle.ops.client.kubeconfig import HOW_TO_NAME, Target
+from kubechronicle.ops.client.kubeconfig import HOW_TO_NAME, ClusterTarget
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.version import program_version
 
@@ -60,7 +60,7 @@ class Transport(Protocol):
 class HttpTransport:
     """A transport with one connection per thread, and one more per watch."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ClusterTarget) -> None:
         self._target = target
         self._parts = urlsplit(target.server.url)
         self._prefix = self._parts.path.rstrip("/")

@@ -66,7 +66,7 @@ def _list(files: list[Archive], output: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ArchivedChanges:
     """The changes that the flags ask for. ``filters``: values of columns."""
 
     bounds: range
@@ -84,10 +84,10 @@ class Selection:
         )
 
 
-def selection(arguments: argparse.Namespace) -> Selection:
+def selection(arguments: argparse.Namespace) -> ArchivedChanges:
     """Return the selection of the flags. OperatorError."""
     filters = {column: vars(arguments)[flag.replace("-", "_")] for flag, column in ARCHIVE_FILTERS.items()}
-    return Selection(
+    return ArchivedChanges(
         bounds=_bounds(arguments.revisions),
         since=_time("--since", arguments.since),
         until=_time("--until", arguments.until),
@@ -95,7 +95,7 @@ def selection(arguments: argparse.Namespace) -> Selection:
     )
 
 
-def selected(directory: Path, wants: Selection) -> Iterator[ArchivedRow]:
+def selected(directory: Path, wants: ArchivedChanges) -> Iterator[ArchivedRow]:
     """Yield the selected changes of a directory, in order. ArchiveError, OperatorError."""
     if not directory.is_dir():
         raise OperatorError(f"there is no directory {directory}; name the one of --history-archive")

@@ -27,7 +27,7 @@ from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.postgres.rows import storable
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.postgres.sql import FIRST_REVISION_SINCE
 from kubechronicle.eventlog.retention.archives import ArchiveError
 from kubechronicle.ops import terminal
@@ -123,7 +123,7 @@ async def _erase(eraser: Eraser, wanted: ErasureRequest, signed: ErasureAuthor, 
 # -- the object or user -----------------------------------------------------------------------------------------------
 
 
-async def _wanted(session: Session, arguments: argparse.Namespace) -> ErasureRequest:
+async def _wanted(session: PostgresSession, arguments: argparse.Namespace) -> ErasureRequest:
     first, last = _bounds(arguments.revisions)
     if arguments.before:
         last = min(last, await _before(session, arguments.before) - 1)
@@ -151,7 +151,7 @@ async def _wanted(session: Session, arguments: argparse.Namespace) -> ErasureReq
     )
 
 
-async def _resource(session: Session, kind: str) -> tuple[str, bool | None]:
+async def _resource(session: PostgresSession, kind: str) -> tuple[str, bool | None]:
     """Return the resource as the log names it, and if it is namespaced (None: unknown, its definition is gone)."""
     registry = known_registry()
     matching = revisions.resources_named(registry, (), "object.resource", kind)
@@ -186,7 +186,7 @@ def _bounds(text: str) -> tuple[int, int]:
     return int(first), int(last) if last else 2**63 - 1 if dash else int(first)
 
 
-async def _before(session: Session, text: str) -> int:
+async def _before(session: PostgresSession, text: str) -> int:
     """Return the first revision that is not before the moment."""
     try:
         moment = parse_moment(text)

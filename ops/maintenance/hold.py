@@ -26,7 +26,7 @@ from kubechronicle.api.selectors.label_selectors import Matcher, label_selector_
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.locks import shared_appends
 from kubechronicle.eventlog.postgres.migrate import check_schema
-from kubechronicle.eventlog.postgres.session import Row, Session
+from kubechronicle.eventlog.postgres.session import PostgresSession, Row
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.confidential import RESOURCE
@@ -78,7 +78,7 @@ def _covered(row: Row) -> str:
     )
 
 
-async def _create(session: Session, arguments: argparse.Namespace) -> None:
+async def _create(session: PostgresSession, arguments: argparse.Namespace) -> None:
     name, reason, selector = arguments.name, arguments.reason.strip(), _selector(arguments.selector)
     resource = arguments.resource or (EVERYTHING if selector else "")
     if not NAME.fullmatch(name):
@@ -114,7 +114,7 @@ def _selector(text: str | None) -> str:
     return text.strip()
 
 
-async def _release(session: Session, arguments: argparse.Namespace) -> None:
+async def _release(session: PostgresSession, arguments: argparse.Namespace) -> None:
     held = next((row for row in await session.fetch(_HOLDS) if row["hold"] == arguments.name), None)
     reason = arguments.reason.strip()
     if held is None:
@@ -125,6 +125,6 @@ async def _release(session: Session, arguments: argparse.Namespace) -> None:
     await _record(session, arguments.name, {**spec, "reason": reason, "by": getuser(), "released": True}, "release")
 
 
-async def _record(session: Session, name: str, spec: dict[str, object], verb: str) -> None:
+async def _record(session: PostgresSession, name: str, spec: dict[str, object], verb: str) -> None:
     async with shared_appends(session):
         await session.fetch(_RECORD, name, orjson.dumps(spec).decode(), getuser(), verb)

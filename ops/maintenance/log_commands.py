@@ -19,7 +19,7 @@ from kubechronicle.eventlog.integrity.checkpoints import Checkpoint
 from kubechronicle.eventlog.integrity.definitions import differences
 from kubechronicle.eventlog.integrity.verify import LogVerdict, verify
 from kubechronicle.eventlog.postgres.connection import migrate, open_session
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.retention import archives
@@ -63,7 +63,7 @@ class ContentsVerdict:
     reason: str = ""
 
 
-async def check_contents(session: Session, plan: EncryptionPlan) -> ContentsVerdict:
+async def check_contents(session: PostgresSession, plan: EncryptionPlan) -> ContentsVerdict:
     """Decrypt every encrypted row, those that were copied forward included. LogUnavailable."""
     verdict = ContentsVerdict()
     encryption = Encryption(plan)
@@ -75,7 +75,9 @@ async def check_contents(session: Session, plan: EncryptionPlan) -> ContentsVerd
     return verdict
 
 
-async def _check_table(session: Session, table: str, contents: EncryptedContents, verdict: ContentsVerdict) -> None:
+async def _check_table(
+    session: PostgresSession, table: str, contents: EncryptedContents, verdict: ContentsVerdict
+) -> None:
     async with session.snapshot():
         await session.execute("set local statement_timeout = 0")
         rows = session.rows(_ROWS.format(table), chunk=CHUNK, size=lambda row: len(row["object"]))
@@ -150,7 +152,7 @@ class _NoProof(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
+class _CheckedDatabase:
     """The results of all checks of a database.
 
     ``contents``: None without a configuration of encryption.
@@ -165,13 +167,13 @@ class _Checked:
 
 
 async def _check_database(
-    session: Session,
+    session: PostgresSession,
     encryption: EncryptionPlan | None,
     anchors: dict[int, bytes],
     signed: Sequence[Checkpoint],
     archive: Path | None,
     witness: WitnessFlags,
-) -> _Checked:
+) -> _CheckedDatabase:
     """Check the chain, the encrypted contents and the definitions. ArchiveError, _NoProof."""
     proof = await proof_of_log(session, witness)
     if problem := proof.problem or add_anchors(anchors, proof.checkpoints):
@@ -191,10 +193,10 @@ async def _check_database(
     contents = None if encryption is None else await check_contents(session, encryption)
     different, uncompared = await differences(session)
     await tell_of_others(session)
-    return _Checked(verdict=verdict, proof=proof, contents=contents, different=different, uncompared=uncompared)
+    return _CheckedDatabase(verdict=verdict, proof=proof, contents=contents, different=different, uncompared=uncompared)
 
 
-def _report(found: _Checked, signed: Sequence[Checkpoint], *, archives_read: bool) -> int:
+def _report(found: _CheckedDatabase, signed: Sequence[Checkpoint], *, archives_read: bool) -> int:
     """Print the results; return the exit code."""
     out, errors, verdict = terminal.stdout(), terminal.stderr(), found.verdict
     for each in found.different:

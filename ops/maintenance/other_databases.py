@@ -6,11 +6,11 @@ import orjson
 
 from kubechronicle.eventlog.erasure.statements import ENTRIES
 from kubechronicle.eventlog.layout import MAIN, OVERRIDES, RESOURCE, parse
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.ops import terminal
 
 
-async def tell_of_others(session: Session) -> None:
+async def tell_of_others(session: PostgresSession) -> None:
     """Say on stderr what this command did not cover, if the log of the session is one of several. LogError."""
     for row in await session.fetch(ENTRIES, RESOURCE):
         body = row["object"].encode()

@@ -27,7 +27,7 @@ from kubechronicle.eventlog.integrity.witnesses import (
 )
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
@@ -56,7 +56,7 @@ async def run_witness(settings: Settings, *, output: Path | None) -> int:
     urls = witness_urls(settings)
     if not urls:
         raise OperatorError("--witness: name a time-stamping service, such as https://tsa.example.com")
-    from kubechronicle.ops.server.outside.time_stamping import Refused, services_of
+    from kubechronicle.ops.server.outside.time_stamping import NoToken, services_of
 
     refused = False
     async with (
@@ -71,7 +71,7 @@ async def run_witness(settings: Settings, *, output: Path | None) -> int:
             state = await state_of(session)
             try:
                 token = await service.token(state)
-            except Refused as error:
+            except NoToken as error:
                 terminal.stderr().line(str(error))
                 refused = True
                 continue
@@ -140,7 +140,7 @@ class Proof:
         return lines
 
 
-async def proof_of_log(session: Session, flags: WitnessFlags) -> Proof:
+async def proof_of_log(session: PostgresSession, flags: WitnessFlags) -> Proof:
     """Return what the tokens in the log and in files prove. OperatorError, LogError."""
     if not flags.certificates:
         return Proof()

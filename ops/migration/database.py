@@ -10,7 +10,7 @@ from typing import Final
 from kubechronicle.eventlog.errors import Compacted, LogError
 from kubechronicle.eventlog.integrity import jumps
 from kubechronicle.eventlog.integrity.jumps import Jump
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.transfer.founding import Founder
 from kubechronicle.ops import terminal
@@ -70,7 +70,7 @@ def _report(found: Sequence[str], objects: int, changes: int, revision: int) -> 
     return 0
 
 
-async def founding_of(session: Session) -> Jump | None:
+async def founding_of(session: PostgresSession) -> Jump | None:
     """Return the jump of the import that founded the log, if one did."""
     rows = await session.fetch("select first, last, about from kubechronicle.jumps where first = 1")
     if not rows:

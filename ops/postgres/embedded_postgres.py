@@ -86,7 +86,7 @@ async def starting_postgres(data_dir: Path, failures: TaskFailures | None = None
     try:
         await trio.Path(data_dir).mkdir(parents=True, exist_ok=True)
         with locked(data_dir / "postgres.lock", wait=False):
-            server = _Server(await trio.to_thread.run_sync(prepare, data_dir))
+            server = _Postmaster(await trio.to_thread.run_sync(prepare, data_dir))
             async with trio.open_nursery() as nursery:
 
                 async def running() -> str:
@@ -121,7 +121,7 @@ def url_of_running(data_dir: Path) -> str | None:
         return socket_url(data_dir / "postgres")
 
 
-class _Server:
+class _Postmaster:
     """The postmaster, a child of this process."""
 
     def __init__(self, cluster: DatabaseCluster) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 from prometheus_client.registry import Collector
 
-from kubechronicle.actors.admission.state import State
+from kubechronicle.actors.admission.state import AdmissionState
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.branches.lifetime import BranchCreation, BranchExpiry
@@ -43,7 +43,7 @@ from kubechronicle.http.authentication.token_issuer import external_keys
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
 from kubechronicle.http.egress.egress import Egress
-from kubechronicle.http.health import HealthCheck, Trouble, Unhealthy
+from kubechronicle.http.health import FailingPart, HealthCheck, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
@@ -90,7 +90,7 @@ class _Parts:
     current: CurrentRegistry
     custom_rules: RuleCollector
     services: ServiceAllocator
-    state: State
+    state: AdmissionState
     store: Store
     own: OwnObjects
     jwt: JwtAuthenticators | None
@@ -288,12 +288,12 @@ def _outside(parts: _Parts, application: HttpApplication, aggregation: Aggregati
     return children
 
 
-def _troubles(failures: TaskFailures, plan: Plan) -> list[Trouble]:
+def _troubles(failures: TaskFailures, plan: Plan) -> list[FailingPart]:
     """Return the tasks of this process that fail now, and the worker processes that do not serve."""
     down = plan.workers.down if plan.workers is not None else ()
     return [
-        *(Trouble(f"task/{each.name}", essential=each.essential) for each in failures.failing()),
-        *(Trouble(f"worker/{number}") for number in down),
+        *(FailingPart(f"task/{each.name}", essential=each.essential) for each in failures.failing()),
+        *(FailingPart(f"worker/{number}") for number in down),
     ]
 
 

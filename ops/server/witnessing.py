@@ -61,11 +61,11 @@ class Witness:
 
     async def _renew(self) -> float:
         """Renew the token if it is due. Return the seconds to wait."""
-        from kubechronicle.ops.server.outside.time_stamping import Refused
+        from kubechronicle.ops.server.outside.time_stamping import NoToken
 
         try:
             age, revision = await self._log.witness(self.url, self._service.token, after=INTERVAL)
-        except (Refused, LogError) as error:
+        except (NoToken, LogError) as error:
             self.failures += 1
             log.warning("An outside witness did not sign the log, trying again later", extra={"err": str(error)})
             return RETRY

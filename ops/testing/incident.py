@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kubechronicle.api.explaining.reports import Period, Subject, html_report
+from kubechronicle.api.explaining.reports import FailedTest, Period, html_report
 from kubechronicle.ops.client.revision_reader import RevisionQuery, parameters_of, scopes_in
 from kubechronicle.ops.testing.history import Change
 
@@ -32,7 +32,7 @@ def incident_of(cluster: Cluster, test: str, failure: str, folder: Path) -> tupl
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / (re.sub(r"[^\w.-]+", "-", test).strip("-")[-150:] + ".html")
     found = _with_objects(_read(cluster), changes[-MOST:])
-    page.write_text(html_report(found, Period(), Subject(test, failure)), encoding="utf-8")
+    page.write_text(html_report(found, Period(), FailedTest(test, failure)), encoding="utf-8")
     own = len(changes) - len(people)
     lines = [*shown, f"{own} changes by the system are in the page" if own and people else "", f"page: {page}"]
     return "changes in the cluster", "\n".join(each for each in lines if each)

@@ -11,7 +11,7 @@ import trio.testing
 from admission.decisions import decided
 from in_process import MAPS, InProcess, configmap, open_server
 
-from kubechronicle.actors.admission.chain import DELETE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.chain import DELETE, AdmissionPlugin, AdmissionState, Attributes
 from kubechronicle.actors.external_answers import (
     MAX_QUESTIONS,
     NeedsExternalAnswer,
@@ -134,15 +134,15 @@ class NeedsAnswers(AdmissionPlugin):
         self.applied: set[int] = set()
         self.server: InProcess | None = None
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         if attributes.object is not None:
             attributes.object.setdefault("data", {})["admitted"] = "yes"
         self._need("admit", attributes)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         self._need("validate", attributes)
 
-    def locked_keys(self, rt: Any, operation: str, namespace: str, state: State) -> list[Key]:
+    def locked_keys(self, rt: Any, operation: str, namespace: str, state: AdmissionState) -> list[Key]:
         return [Key("configmaps", namespace, "locked")]
 
     def _need(self, step: str, attributes: Attributes) -> None:

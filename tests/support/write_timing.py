@@ -21,7 +21,7 @@ import trio
 from in_process import InProcess
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.chain import AdmissionChain, State
+from kubechronicle.actors.admission.chain import AdmissionChain, AdmissionState
 from kubechronicle.actors.admission.device_claims import AdminAccess
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.allocation.services import ServiceAllocator
@@ -62,7 +62,7 @@ class Steps:
         assembly = server.assembly
         reads = assembly.store.reads
         permits = permission_check(assembly.authorization.chain)
-        state = State(peek=reads.peek, entries=reads.entries, permits=permits)
+        state = AdmissionState(peek=reads.peek, entries=reads.entries, permits=permits)
         hooks = (ServiceAllocator(assembly.plan.services), AdminAccess(), EscalationCheck(assembly.authorization.rbac))
         enabled = plugins.DEFAULT - {"ServiceAccount"}
         self._admission = AdmissionChain(plugins.plugins_in_order(enabled), state, hooks)

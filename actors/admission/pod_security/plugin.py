@@ -22,9 +22,9 @@ from kubechronicle.actors.admission.chain import (
     CREATE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     AdmissionSteps,
     Attributes,
-    State,
     forbidden,
 )
 from kubechronicle.actors.admission.pod_security import standards
@@ -118,7 +118,7 @@ class PodSecurity(AdmissionPlugin):
         )
         self._exempt = given.exemptions
 
-    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         if attributes.object is None:
             return None
         if attributes.rt.resource != "namespaces":
@@ -128,7 +128,7 @@ class PodSecurity(AdmissionPlugin):
         exempt = attributes.name in self._exempt.namespaces
         return _check_namespace(attributes, attributes.object, state, self._defaults, exempt=exempt)
 
-    def _validate(self, attributes: Attributes, obj: Object, state: State) -> AdmissionSteps | None:
+    def _validate(self, attributes: Attributes, obj: Object, state: AdmissionState) -> AdmissionSteps | None:
         is_pod = attributes.rt.resource == "pods"
         if attributes.subresource in IGNORED_SUBRESOURCES if is_pod else attributes.subresource:
             return None
@@ -169,12 +169,12 @@ class PodSecurity(AdmissionPlugin):
         return "user" if attributes.who.user in self._exempt.usernames else ""
 
 
-def _exempt(attributes: Attributes, state: State, reason: str) -> None:
+def _exempt(attributes: Attributes, state: AdmissionState, reason: str) -> None:
     attributes.annotations[EXEMPT] = reason
     attributes.measured.append((partial(state.metrics.pod_security_exemptions.add, _labels(attributes)), 0.0))
 
 
-def _count(attributes: Attributes, state: State, standard: Standard, mode: str, *, denied: bool) -> None:
+def _count(attributes: Attributes, state: AdmissionState, standard: Standard, mode: str, *, denied: bool) -> None:
     """Count a check against a standard, by the labels of pod_security_evaluations_total."""
     version = LATEST if standard.level == standards.PRIVILEGED else standard.version
     if version != LATEST and int(version.removeprefix("v1.")) > standard.newest:
@@ -189,7 +189,13 @@ def _labels(attributes: Attributes) -> tuple[str, str, str]:
 
 
 def _apply(
-    policy: NamespaceStandards, attributes: Attributes, state: State, meta: Object, spec: Object, *, enforces: bool
+    policy: NamespaceStandards,
+    attributes: Attributes,
+    state: AdmissionState,
+    meta: Object,
+    spec: Object,
+    *,
+    enforces: bool,
 ) -> AdmissionSteps:
     """Apply the standards to a pod, or to the template of one. StatusError 403."""
     found = violations = (yield from policy.enforce.violations(meta, spec)) if enforces else []
@@ -278,7 +284,7 @@ def _standard(labels: Mapping[str, str], mode: str, fallback: str, default: Stan
 
 
 def _check_namespace(
-    attributes: Attributes, namespace: Object, state: State, defaults: NamespaceStandards, *, exempt: bool
+    attributes: Attributes, namespace: Object, state: AdmissionState, defaults: NamespaceStandards, *, exempt: bool
 ) -> AdmissionSteps | None:
     labels = namespace["metadata"].get("labels") or {}
     old_labels = attributes.old.labels if attributes.old is not None else {}

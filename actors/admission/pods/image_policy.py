@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.actors.admission.chain import AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import AdmissionPlugin, AdmissionState, Attributes, forbidden
 from kubechronicle.actors.admission.state import ImageReviews
 from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_answer, remember_answer
 from kubechronicle.api.admission.rejections import ImageVerdict
@@ -28,7 +28,7 @@ class ImagePolicyWebhook(AdmissionPlugin):
     name = "ImagePolicyWebhook"
     resources = frozenset({"pods"})
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         """Reject a pod with an image that the webhook denies. NeedsExternalAnswer, StatusError 403."""
         pod, images = attributes.object, state.image_reviews
         if attributes.subresource not in ("", EPHEMERAL) or pod is None:

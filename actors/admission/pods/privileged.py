@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.chain import AdmissionState, Attributes
 from kubechronicle.actors.admission.pod_security.plugin import TEMPLATES
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.errors.field_errors import forbidden
@@ -22,7 +22,7 @@ class RefusedPrivilege:
 
     resources = frozenset({*PODS, *TEMPLATES})
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         obj: Any = attributes.object
         path = TEMPLATES.get(attributes.rt.resource, ())
         for key in path:
@@ -34,5 +34,5 @@ class RefusedPrivilege:
                     where = ".".join((*path, f"spec.{field}[{index}].securityContext.privileged"))
                     attributes.causes.append(forbidden(where, REFUSED))
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         return ()

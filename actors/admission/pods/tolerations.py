@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, AdmissionPlugin, AdmissionState, Attributes
 from kubechronicle.actors.admission.runtime_class import Tolerated, Toleration, merge_tolerations
 from kubechronicle.actors.evaluation import note_growth
 from kubechronicle.api.builtin.common.resource_amounts import is_extended
@@ -43,7 +43,7 @@ class PodNodeSelector(AdmissionPlugin):
     def __init__(self, selectors: Mapping[str, str] = _NONE) -> None:
         self._selectors = selectors
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
@@ -54,11 +54,11 @@ class PodNodeSelector(AdmissionPlugin):
             spec["nodeSelector"] = merged
         self._check(attributes, wanted)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         if attributes.object is not None and not attributes.subresource:
             self._check(attributes, self._wanted(attributes, state))
 
-    def _wanted(self, attributes: Attributes, state: State) -> Mapping[str, str]:
+    def _wanted(self, attributes: Attributes, state: AdmissionState) -> Mapping[str, str]:
         """Return the selector of the namespace, else the cluster's. StatusError: the pod's selector conflicts."""
         namespace = state.peek("namespaces", "", attributes.namespace)
         if namespace is None:
@@ -128,7 +128,7 @@ class ExtendedResourceToleration(AdmissionPlugin):
     name = "ExtendedResourceToleration"
     resources = frozenset({"pods"})
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
@@ -172,7 +172,7 @@ class PodTolerationRestriction(AdmissionPlugin):
     def __init__(self, cluster: Tolerations | None = None) -> None:
         self._cluster = cluster or Tolerations()
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         pod = attributes.object
         if pod is None or attributes.subresource:
             return
@@ -188,7 +188,7 @@ class PodTolerationRestriction(AdmissionPlugin):
             note_growth(GROWTH * len(extra))
         self.validate(attributes, state)
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         """Reject tolerations that no entry of the whitelist covers. The error is no Status in kube-apiserver: 500."""
         if attributes.object is None or attributes.subresource:
             return
@@ -207,7 +207,7 @@ class PodTolerationRestriction(AdmissionPlugin):
             )
 
 
-def _of_namespace(namespace: str, annotation: str, state: State) -> list[Toleration] | None:
+def _of_namespace(namespace: str, annotation: str, state: AdmissionState) -> list[Toleration] | None:
     """Return the tolerations in an annotation of the namespace; None if it has none."""
     entry = state.peek("namespaces", "", namespace)
     if entry is None:

@@ -11,9 +11,9 @@ from kubechronicle.actors.admission.chain import (
     CREATE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     AdmissionSteps,
     Attributes,
-    State,
     forbidden,
 )
 from kubechronicle.actors.evaluation import judge_copy
@@ -59,7 +59,7 @@ class PodResizeValidator(_PodUpdate):
     name = "PodResizeValidator"
     gate = "InPlacePodVerticalScaling"
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         found = _changed_on_node(attributes) if attributes.subresource == "resize" else None
         if found is None:
             return
@@ -105,14 +105,14 @@ class NodeDeclaredFeatureValidator(AdmissionPlugin):
     resources = frozenset({"pods", SLICES})
     operations = frozenset({CREATE, UPDATE})
 
-    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         if attributes.rt.resource == SLICES:
             return _check_devices(attributes, state)
         if attributes.operation == UPDATE:
             self._validate_pod(attributes, state)
         return None
 
-    def _validate_pod(self, attributes: Attributes, state: State) -> None:
+    def _validate_pod(self, attributes: Attributes, state: AdmissionState) -> None:
         found = _changed_on_node(attributes) if attributes.subresource in ("", "resize") else None
         if found is None:
             return
@@ -130,7 +130,7 @@ class NodeDeclaredFeatureValidator(AdmissionPlugin):
             raise forbidden(attributes, why)
 
 
-def _check_devices(attributes: Attributes, state: State) -> AdmissionSteps:
+def _check_devices(attributes: Attributes, state: AdmissionState) -> AdmissionSteps:
     """Reject devices that take allocatable resources of nodes that do not declare this feature, or of no node."""
     spec: Object = (attributes.object or {}).get("spec") or {}
     for device in spec.get("devices") or ():

@@ -19,9 +19,9 @@ from kubechronicle.actors.admission.chain import (
     CREATE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     AdmissionSteps,
     Attributes,
-    State,
 )
 from kubechronicle.actors.admission.metrics import NO_ERROR
 from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
@@ -119,7 +119,7 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     def __init__(self) -> None:
         self._policies: Policies[Mutator] = Policies("mutatingadmissionpolic", self.name, _compiled)
 
-    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         index = self._policies.index(state, attributes.rt)
         self.has_compiled = self._policies.has_some
         found = candidates(index, attributes, state)
@@ -137,7 +137,7 @@ def _compiled(policy: ReadOnlyObject) -> Mutator:
 class _MutationDispatch:
     """One write on its way through the policies."""
 
-    def __init__(self, attributes: Attributes, state: State) -> None:
+    def __init__(self, attributes: Attributes, state: AdmissionState) -> None:
         from kubechronicle.actors.admission.policies.requests import PolicyReading
 
         self._attributes = attributes
@@ -202,7 +202,7 @@ class _MutationDispatch:
             yield None
 
     def _apply(self, invocation: Invocation) -> AdmissionSteps:
-        from kubechronicle.api.admission.policy_programs import Failed
+        from kubechronicle.api.admission.policy_programs import ExpressionFailed
 
         policy, key, reinvocation = invocation.policy, invocation.key, self._attributes.reinvocation
         evaluator = yield from awaiting(partial(evaluator_of, policy))
@@ -218,7 +218,7 @@ class _MutationDispatch:
                         {**values, **self._reading.authorizer},
                     )
                 )
-            except Failed as error:
+            except ExpressionFailed as error:
                 self._note(policy, invocation.binding.name, str(error), "Invalid")
                 return
             if not matches:
@@ -234,7 +234,7 @@ class _MutationDispatch:
     def _mutate(self, invocation: Invocation) -> MutationSteps[bool]:
         """Apply the mutations of a policy in order. Return whether the object has changed."""
         from kubechronicle.api.admission.mutating_policies import require_convertible
-        from kubechronicle.api.admission.policy_programs import Failed
+        from kubechronicle.api.admission.policy_programs import ExpressionFailed
 
         policy, matched = invocation.policy, invocation.matched
         before = yield from awaiting(partial(self._versions.new, matched))
@@ -248,7 +248,7 @@ class _MutationDispatch:
                 require_convertible(self._attributes.rt, matched, self._attributes.subresource)
                 obj, changed = result.object(), result.changed
                 note_growth(result.added)
-            except Failed as error:
+            except ExpressionFailed as error:
                 problem = error_type(str(error))
                 self._note(policy, invocation.binding.name, str(error), "Invalid")
             labels = (policy.name, invocation.binding.name, problem)
@@ -266,7 +266,7 @@ class _MutationDispatch:
     def _mutated(
         self, invocation: Invocation, index: int, mutation: Any, obj: Object, before: Object
     ) -> MutationSteps[Mutated]:
-        """Return the object after one mutation, compared with the one before all. Raises Failed."""
+        """Return the object after one mutation, compared with the one before all. Raises ExpressionFailed."""
         values = yield from awaiting(partial(self._values, invocation))
         values["object"] = obj
         return (
@@ -300,9 +300,9 @@ def _mutated(
     decoded_as: ResourceType,
 ) -> Mutated:
     from kubechronicle.api.admission.mutating_policies import mutated
-    from kubechronicle.api.admission.policy_programs import Stage
+    from kubechronicle.api.admission.policy_programs import EvaluationStage
 
-    after = mutated(mutation, obj, Stage(values, variables), decoded_as)
+    after = mutated(mutation, obj, EvaluationStage(values, variables), decoded_as)
     size = size_of(after)
     added = size - size_of(before) if size > GROWN else 0
     return Mutated(repeatedly(after), not same_json(after, before), added)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.chain import AdmissionState, Attributes
 from kubechronicle.actors.admission.versions import Versions, name_of, namespace_of, user_of
 from kubechronicle.actors.evaluation import on_event_loop
 from kubechronicle.api.admission.matching import NAMESPACES
@@ -27,7 +27,7 @@ class PolicyReading:
     """The values of a write. ``versions``: its objects."""
 
     attributes: Attributes
-    state: State
+    state: AdmissionState
     versions: Versions
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class PolicyReading:
         return namespace_value(entry.object())
 
 
-def _decide(state: State, requester: Who) -> Callable[[AuthorizerQuestion], AuthorizerDecision]:
+def _decide(state: AdmissionState, requester: Who) -> Callable[[AuthorizerQuestion], AuthorizerDecision]:
     """Return the function that answers questions of expressions, each once."""
     answers: dict[AuthorizerQuestion, AuthorizerDecision] = {}
 

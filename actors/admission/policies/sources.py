@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
-from kubechronicle.actors.admission.chain import CREATE, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, AdmissionState, Attributes
 from kubechronicle.actors.admission.versions import namespace_of, read
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.evaluation import judge
@@ -60,7 +60,7 @@ class Policies(Generic[T]):
         self._policies: dict[Entry, Policy[T]] = {}
         self._bindings: dict[Entry, PolicyBinding] = {}
 
-    def index(self, state: State, rt: ResourceType) -> Index[Policy[T]]:
+    def index(self, state: AdmissionState, rt: ResourceType) -> Index[Policy[T]]:
         """Return the policies in force for objects of a type: those of files, then those of the API, by name."""
         if state.manifests and (manifests := state.manifests.get(self._plugin)) is not None:
             self._take(manifests.current)
@@ -127,7 +127,7 @@ def _index(policies: Sequence[Policy[T]]) -> Index[Policy[T]]:
 class Params:
     """The objects with the parameters of a policy: ``[None]`` if it has none."""
 
-    state: State
+    state: AdmissionState
     attributes: Attributes
 
     def of(
@@ -185,11 +185,11 @@ class StaticNames:
         )
     )
 
-    def release(self, entry: Entry, state: State) -> Sequence[CompanionChange]:
+    def release(self, entry: Entry, state: AdmissionState) -> Sequence[CompanionChange]:
         """Return nothing: a check holds nothing."""
         return ()
 
-    def begin_write(self, attributes: Attributes, state: State) -> None:
+    def begin_write(self, attributes: Attributes, state: AdmissionState) -> None:
         """Note the problem of a creation: 422."""
         obj, rt = attributes.object, attributes.rt
         if attributes.operation != CREATE or obj is None or rt.kind not in EXEMPT_KINDS:

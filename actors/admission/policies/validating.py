@@ -19,9 +19,9 @@ from kubechronicle.actors.admission.chain import (
     DELETE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     AdmissionSteps,
     Attributes,
-    State,
 )
 from kubechronicle.actors.admission.metrics import COMPILE_ERROR, INVALID_ERROR, NO_ERROR, OUT_OF_BUDGET
 from kubechronicle.actors.admission.policies.sources import Params, Policies, evaluator_of
@@ -64,7 +64,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     def __init__(self) -> None:
         self._policies: Policies[Validator] = Policies("validatingadmissionpolic", self.name, _compiled)
 
-    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         index = self._policies.index(state, attributes.rt)
         self.has_compiled = self._policies.has_some
         found = candidates(index, attributes, state)
@@ -82,7 +82,7 @@ def _compiled(policy: ReadOnlyObject) -> Validator:
 class _Dispatch:
     """One write on its way through the policies."""
 
-    def __init__(self, attributes: Attributes, state: State) -> None:
+    def __init__(self, attributes: Attributes, state: AdmissionState) -> None:
         from kubechronicle.actors.admission.policies.requests import PolicyReading
 
         self._attributes = attributes

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.chain import AdmissionState
 from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.api.admission.matching import EXEMPT_GROUP, EXEMPT_KINDS, Conditions, Index, Rules, Selectors
 from kubechronicle.api.builtin.admissionregistration.webhooks import VIRTUAL_RESOURCES
@@ -88,7 +88,7 @@ class Configurations:
         self._compiled: dict[str, tuple[Entry, list[Webhook]]] = {}
         self._index: Index[Placed] = Index(())
 
-    def index(self, state: State, rt: ResourceType) -> Index[Placed] | None:
+    def index(self, state: AdmissionState, rt: ResourceType) -> Index[Placed] | None:
         """Return the index of all webhooks for a type, as of this replica's view; None if there are none."""
         if state.manifests and (manifests := state.manifests.get(self._plugin)) is not None:
             self._take(manifests.current)

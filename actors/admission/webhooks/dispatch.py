@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.chain import AdmissionState, Attributes
 from kubechronicle.actors.admission.metrics import ADMIT, VALIDATE, VALIDATING, WEBHOOK, AdmissionMetrics
 from kubechronicle.actors.admission.policies.requests import PolicyReading
 from kubechronicle.actors.admission.versions import (
@@ -140,7 +140,7 @@ class NeedsAnswers(NeedsExternalAnswer):
 
     keeps_deadline = True
 
-    def __init__(self, plugin: str, state: State, questions: Sequence[WebhookQuestion]) -> None:
+    def __init__(self, plugin: str, state: AdmissionState, questions: Sequence[WebhookQuestion]) -> None:
         super().__init__()
         self._ask = state.ask_with_credentials.get(plugin, state.ask)
         self._metrics = state.metrics
@@ -170,7 +170,7 @@ ANNOTATIONS: Final = "webhook.admission.k8s.io"
 
 
 def candidates(
-    configurations: Configurations, attributes: Attributes, state: State
+    configurations: Configurations, attributes: Attributes, state: AdmissionState
 ) -> Sequence[tuple[Placed, ResourceType]]:
     """Return the webhooks whose rules match a write, each with the type in whose version."""
     index = configurations.index(state, attributes.rt)
@@ -180,7 +180,7 @@ def candidates(
 class Dispatch:
     """The webhooks for one write. ``versions``: its objects."""
 
-    def __init__(self, attributes: Attributes, state: State, versions: Versions, *, mutating: bool) -> None:
+    def __init__(self, attributes: Attributes, state: AdmissionState, versions: Versions, *, mutating: bool) -> None:
         self.attributes = attributes
         self.state = state
         self.versions = versions

@@ -17,9 +17,9 @@ from kubechronicle.actors.admission.chain import (
     DELETE,
     UPDATE,
     AdmissionPlugin,
+    AdmissionState,
     AdmissionSteps,
     Attributes,
-    State,
 )
 from kubechronicle.actors.admission.versions import Versions, digest
 from kubechronicle.actors.admission.webhooks.configurations import MUTATING, VALIDATING, Configurations, Placed, Webhook
@@ -54,7 +54,7 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
     def __init__(self, *, review_reviews: bool = False) -> None:
         self._configurations = Configurations(VALIDATING, self.name, review_reviews=review_reviews)
 
-    def validate(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         """Reject a write with the first denial, in the order of the webhooks. StatusError."""
         found = candidates(self._configurations, attributes, state)
         if not found:
@@ -122,7 +122,7 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
     def __init__(self, *, review_reviews: bool = False) -> None:
         self._configurations = Configurations(MUTATING, self.name, review_reviews=review_reviews)
 
-    def admit(self, attributes: Attributes, state: State) -> AdmissionSteps | None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> AdmissionSteps | None:
         """Apply the patches of the webhooks in order. StatusError of the first that denies."""
         if attributes.reinvocation.second and not _memory_of(attributes, self.name).asks_again():
             return None

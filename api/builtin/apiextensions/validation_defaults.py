@@ -34,7 +34,7 @@ def defaults(schema: Object, where: Where, rules: RuleCheck, *, pruned: bool) ->
     """Return the problems of the defaults of a structural schema. ``pruned``: unknown fields are a problem."""
     if not has_default(schema):
         return []
-    check = _Check(rules, pruned=pruned)
+    check = _DefaultsCheck(rules, pruned=pruned)
     root = {**schema, _EMBEDDED: True}
     check.below(root, where, _Place(root), None)
     return check.causes.found
@@ -115,7 +115,7 @@ class _Place:
         return self if above is None else _Place(self.schema, lambda value: above([value]), self)
 
 
-class _Check:
+class _DefaultsCheck:
     def __init__(self, rules: RuleCheck, *, pruned: bool) -> None:
         self.causes = Causes()
         self._rules = rules

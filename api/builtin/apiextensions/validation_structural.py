@@ -45,7 +45,7 @@ _POINTERS: Final = ("default", "x-kubernetes-list-type", "x-kubernetes-map-type"
 
 def structural(schema: Object, where: Where, patterns: SchemaPatterns | None = None) -> list[Cause]:
     """Return the problems that keep a schema from being structural. ``patterns``: shared by a definition's schemas."""
-    check = _Check(SchemaPatterns() if patterns is None else patterns)
+    check = _StructuralCheck(SchemaPatterns() if patterns is None else patterns)
     check.invariants(schema, ROOT, where)
     check.complete(schema, schema, where, where)
     return sorted(check.causes.found, key=str)
@@ -66,7 +66,7 @@ def _items(schema: Object) -> Object | None:
     return items if isinstance(items, dict) else None
 
 
-class _Check:
+class _StructuralCheck:
     def __init__(self, patterns: SchemaPatterns) -> None:
         self.causes = Causes()
         self._patterns = patterns

@@ -38,7 +38,7 @@ def match_condition(expression: str, field: str, *, params: bool) -> list[Cause]
     expression = expression.strip()
     if not expression:
         return [required(field)]
-    scope = admission.environment(admission.Offer(params=params))
+    scope = admission.environment(admission.OfferedNames(params=params))
     return _compile_causes(field, expression, lambda: admission.check(expression, scope, admission.CONDITION)[0])
 
 
@@ -76,14 +76,14 @@ class PolicyExpressions:
         """Check a variable, and declare it for the expressions after it."""
         if not expression.strip():
             return [required(field, "expression is not specified")]
-        offer = self._rules.Offer(params=self._params)
+        offer = self._rules.OfferedNames(params=self._params)
         return _compile_causes(field, expression, lambda: self._composition.declare(name, expression, offer))
 
     def validation(self, expression: str, field: str) -> list[Cause]:
         """Check the condition that an object must meet."""
         if not expression.strip():
             return [required(field, "expression is not specified")]
-        offer = self._rules.Offer(params=self._params)
+        offer = self._rules.OfferedNames(params=self._params)
         return _compile_causes(
             field, expression, lambda: self._composition.problem(expression, self._rules.CONDITION, offer)
         )
@@ -94,7 +94,7 @@ class PolicyExpressions:
             return []
         if not expression.strip():
             return [invalid_value(field, expression, "must be non-empty if specified")]
-        offer = self._rules.Offer(params=self._params, authorizer=False)
+        offer = self._rules.OfferedNames(params=self._params, authorizer=False)
         return _compile_causes(
             field, expression, lambda: self._composition.problem(expression, self._rules.MESSAGE, offer)
         )
@@ -106,7 +106,7 @@ class PolicyExpressions:
             return [required(field, "valueExpression is not specified")]
         if len(trimmed.encode()) > MAX_VALUE_EXPRESSION:
             return [required(field, f"must not exceed {MAX_VALUE_EXPRESSION} bytes in length")]
-        offer = self._rules.Offer(params=self._params)
+        offer = self._rules.OfferedNames(params=self._params)
         return _compile_causes(
             field, expression, lambda: self._composition.problem(trimmed, self._rules.ANNOTATION, offer)
         )
@@ -117,5 +117,5 @@ class PolicyExpressions:
         if not expression:
             return [required(field)]
         wanted = self._rules.JSON_PATCHES if json else self._rules.APPLY_CONFIGURATION
-        offer = self._rules.Offer(params=self._params, patches=True)
+        offer = self._rules.OfferedNames(params=self._params, patches=True)
         return _compile_causes(field, expression, lambda: self._composition.problem(expression, wanted, offer))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from kubechronicle.eventlog.errors import LogError, SetupError
-from kubechronicle.eventlog.postgres.session import ConnectionUnusable, Session
+from kubechronicle.eventlog.postgres.session import ConnectionUnusable, PostgresSession
 
 STATEMENT_SECONDS: Final = 30
 """A statement ends after so long: an append may wait for a transaction stalled elsewhere, but not for ever."""
@@ -163,7 +163,7 @@ REFUSAL = (
 )
 
 
-async def refuse_transaction_mode(session: Session) -> None:
+async def refuse_transaction_mode(session: PostgresSession) -> None:
     """SetupError: a pooler in transaction mode is between. LogUnavailable."""
     try:
         if await _is_pooled_by_transaction(session):
@@ -172,7 +172,7 @@ async def refuse_transaction_mode(session: Session) -> None:
         raise SetupError(REFUSAL) from None
 
 
-async def _is_pooled_by_transaction(session: Session) -> bool:
+async def _is_pooled_by_transaction(session: PostgresSession) -> bool:
     process = (await session.fetch(_PROCESS))[0][0]
     if process == session.backend_pid:
         return False

@@ -26,7 +26,7 @@ from kubechronicle.actors.external_answers import NeedsExternalAnswer, recall_an
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.http.authentication.oidc import configuration, tokens, validation
-from kubechronicle.http.authentication.oidc.claims import Mapper, Refused
+from kubechronicle.http.authentication.oidc.claims import Mapper, TokenRejected
 from kubechronicle.http.authentication.oidc.configuration import AnonymousAuthConfig
 from kubechronicle.http.authentication.oidc.distributed import Resolver
 from kubechronicle.http.authentication.oidc.metrics import JwtMetrics, RefusalLog
@@ -35,7 +35,7 @@ from kubechronicle.http.authentication.oidc.provider import TIMEOUT, Provider
 from kubechronicle.http.authentication.oidc.tokens import IdToken
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS, WebKey
 from kubechronicle.http.authentication.user import CredentialRejected, Identified, User
-from kubechronicle.http.outgoing.client import Client, Outgoing
+from kubechronicle.http.outgoing.client import Outgoing, OutgoingClient
 from kubechronicle.http.outgoing.networks import Network
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.http.reloading import NotLoadedYet, ReloadedFile, ReloadMetrics, Unusable
@@ -95,7 +95,7 @@ class _Issuer:
 
     mapper: Mapper
     provider: Provider
-    client: Client
+    client: OutgoingClient
     resolver: Resolver | None
 
 
@@ -163,10 +163,10 @@ class _NeedsClaim(_ProviderQuestion):
         self._resolver, self._source, self._now = resolver, source, now
 
     async def _answer(self) -> object:
-        """Return (the claim's value,), or the Refused error."""
+        """Return (the claim's value,), or the TokenRejected error."""
         try:
             return (await self._resolver.resolve(*self._source, now=self._now),)
-        except Refused as refused:
+        except TokenRejected as refused:
             return refused
 
 
@@ -227,7 +227,7 @@ class JwtAuthenticators:
         began = began if isinstance(began, float) else time.perf_counter()
         try:
             accepted = self._decide(generation, issuer, parsed, digest, began)
-        except Refused as refused:
+        except TokenRejected as refused:
             self.metrics.authenticated(url, time.perf_counter() - began, success=False)
             self._refusals.refused(url, str(refused))
             raise CredentialRejected(str(refused)) from None
@@ -240,10 +240,10 @@ class JwtAuthenticators:
     def _decide(
         self, generation: _KeyGeneration, issuer: _Issuer, token: IdToken, digest: bytes, began: float
     ) -> _CachedToken:
-        """Verify a token. Raises Refused and NeedsExternalAnswer."""
+        """Verify a token. Raises TokenRejected and NeedsExternalAnswer."""
         provider = issuer.provider
         if not provider.ready:
-            raise Refused("oidc: authenticator not initialized")
+            raise TokenRejected("oidc: authenticator not initialized")
         now = self._clock()
         try:
             tokens.check(
@@ -253,14 +253,14 @@ class JwtAuthenticators:
                 algorithms=self._plan.algorithms,
                 now=now,
             )
-        except Refused as refused:
-            raise Refused(f"oidc: verify token: {refused}") from None
+        except TokenRejected as refused:
+            raise TokenRejected(f"oidc: verify token: {refused}") from None
         signed_with = provider.key_of(token)
         if signed_with is None:
             key = _AnswerKey(generation, digest, KEYS)
             if recall_answer(key) is None:
                 raise _NeedsKeys(key, began, provider)
-            raise Refused("oidc: verify token: failed to verify signature: failed to verify id token signature")
+            raise TokenRejected("oidc: verify token: failed to verify signature: failed to verify id token signature")
         claims, ends = token.claims, token.ends
         source = tokens.source_of(claims, issuer.resolver.claim) if issuer.resolver is not None else None
         if issuer.resolver is not None and source is not None:
@@ -268,8 +268,8 @@ class JwtAuthenticators:
             answer = recall_answer(key)
             if answer is None:
                 raise _NeedsClaim(key, began, issuer.resolver, source, now)
-            if isinstance(answer, Refused):
-                raise Refused(f"oidc: could not expand distributed claims: {answer}")
+            if isinstance(answer, TokenRejected):
+                raise TokenRejected(f"oidc: could not expand distributed claims: {answer}")
             assert isinstance(answer, tuple)
             claims, ends = {**claims, issuer.resolver.claim: answer[0]}, min(ends, now + OUTSIDE_TTL)
         user: User = issuer.mapper.user_of(claims)

@@ -22,7 +22,7 @@ CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 STRINGS_WANTED: Final = "expression must return a string or a list of strings"
 
 
-class Refused(Exception):
+class TokenRejected(Exception):
     """The token is rejected. The text is kube-apiserver's and never holds the token."""
 
 
@@ -49,7 +49,7 @@ class Mapper:
         return bool(self.username or self.groups or self.uid or self.extra or self.claim_rules)
 
     def user_of(self, claims: Mapping[str, Any]) -> User:
-        """Return the user of the claims. Raises Refused."""
+        """Return the user of the claims. Raises TokenRejected."""
         variables = expressions.claims_variables(claims) if self.has_expressions else {}
         user = User(
             name=self._username(claims, variables),
@@ -70,9 +70,9 @@ class Mapper:
             error = "oidc: error evaluating username claim expression"
             value = _evaluated(self.username, variables, error)
             if not isinstance(value, str):
-                raise Refused(f"{error}: username claim expression must return a string")
+                raise TokenRejected(f"{error}: username claim expression must return a string")
             if not value:
-                raise Refused("oidc: empty username via CEL expression is not allowed")
+                raise TokenRejected("oidc: empty username via CEL expression is not allowed")
             return value
         mapping = self.config.claim_mappings.username
         name = _text(claims, mapping.claim, f"oidc: parse username claims {go_quote(mapping.claim)}")
@@ -80,9 +80,9 @@ class Mapper:
             verified = claims["email_verified"]
             if verified is not None and not isinstance(verified, bool):
                 why = f"json: cannot unmarshal {json_word(verified)} into Go value of type bool"
-                raise Refused(f"oidc: parse 'email_verified' claim: {why}")
+                raise TokenRejected(f"oidc: parse 'email_verified' claim: {why}")
             if not verified:
-                raise Refused("oidc: email not verified")
+                raise TokenRejected("oidc: email not verified")
         return f"{mapping.prefix or ''}{name}"
 
     def _groups(self, claims: Mapping[str, Any], variables: Mapping[str, Any]) -> list[str]:
@@ -94,7 +94,7 @@ class Mapper:
         error = "oidc: error evaluating group claim expression"
         groups = _strings(_evaluated(self.groups, variables, error))
         if groups is None:
-            raise Refused(f"{error}: {STRINGS_WANTED}")
+            raise TokenRejected(f"{error}: {STRINGS_WANTED}")
         return groups
 
     def _uid(self, claims: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
@@ -105,7 +105,7 @@ class Mapper:
         error = "oidc: error evaluating uid claim expression"
         value = _evaluated(self.uid, variables, error)
         if not isinstance(value, str):
-            raise Refused(f"{error}: uid claim expression must return a string")
+            raise TokenRejected(f"{error}: uid claim expression must return a string")
         return value
 
     def _extra(self, claims: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -117,7 +117,9 @@ class Mapper:
         for key, expression, value in values:
             texts = _strings(value)
             if texts is None:
-                raise Refused(f"oidc: error evaluating extra claim expression: {expression.text}: {STRINGS_WANTED}")
+                raise TokenRejected(
+                    f"oidc: error evaluating extra claim expression: {expression.text}: {STRINGS_WANTED}"
+                )
             if texts:
                 extra[key] = tuple(texts)
         return extra
@@ -127,35 +129,35 @@ def _evaluated(expression: ClaimExpression, variables: Mapping[str, Any], contex
     try:
         return expression.evaluate(variables)
     except EvaluationFailed as failed:
-        raise Refused(f"{context}: {failed}" if context else str(failed)) from None
+        raise TokenRejected(f"{context}: {failed}" if context else str(failed)) from None
 
 
 def _check_rules(rules: Sequence[ClaimExpression], variables: Mapping[str, Any], context: str) -> None:
     values = [_evaluated(rule, variables, context) for rule in rules]
     for rule, value in zip(rules, values, strict=True):
         if not isinstance(value, bool):
-            raise Refused(f"{context}: validation expression must return a boolean")
+            raise TokenRejected(f"{context}: validation expression must return a boolean")
         if not value:
-            raise Refused(f"{context}: validation expression '{rule.text}' failed: {rule.message}")
+            raise TokenRejected(f"{context}: validation expression '{rule.text}' failed: {rule.message}")
 
 
 def _require(claims: Mapping[str, Any], claim: str, wanted: str) -> None:
     if claim not in claims:
-        raise Refused(f"oidc: required claim {claim} not present in ID token")
+        raise TokenRejected(f"oidc: required claim {claim} not present in ID token")
     value = _text(claims, claim, f"oidc: parse claim {claim}")
     if value != wanted:
-        raise Refused(f"oidc: required claim {claim} value does not match. Got = {value}, want = {wanted}")
+        raise TokenRejected(f"oidc: required claim {claim} value does not match. Got = {value}, want = {wanted}")
 
 
 def _text(claims: Mapping[str, Any], claim: str, context: str) -> str:
     """Return a string claim; "" for null, as in Go's JSON."""
     if claim not in claims:
-        raise Refused(f"{context}: claim not present")
+        raise TokenRejected(f"{context}: claim not present")
     value = claims[claim]
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Refused(f"{context}: json: cannot unmarshal {json_word(value)} into Go value of type string")
+        raise TokenRejected(f"{context}: json: cannot unmarshal {json_word(value)} into Go value of type string")
     return value
 
 

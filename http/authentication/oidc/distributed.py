@@ -18,9 +18,9 @@ from typing import Any, Final
 import trio
 
 from kubechronicle.http.authentication.oidc import tokens
-from kubechronicle.http.authentication.oidc.claims import Refused
+from kubechronicle.http.authentication.oidc.claims import TokenRejected
 from kubechronicle.http.authentication.oidc.provider import Provider, ProviderError
-from kubechronicle.http.outgoing.client import AskError, Client
+from kubechronicle.http.outgoing.client import AskError, OutgoingClient
 
 # Other issuers whose keys are cached.
 MAX_ISSUERS: Final = 16
@@ -36,7 +36,7 @@ class Resolver:
     """
 
     def __init__(
-        self, claim: str, own: Provider, client: Client, audiences: Sequence[str], algorithms: Collection[str]
+        self, claim: str, own: Provider, client: OutgoingClient, audiences: Sequence[str], algorithms: Collection[str]
     ) -> None:
         self.claim = claim
         self._own = own
@@ -46,27 +46,27 @@ class Resolver:
         self._others: OrderedDict[str, Provider] = OrderedDict()
 
     async def resolve(self, endpoint: str, access_token: str, *, now: float) -> Any:
-        """Return the claim's value. ``now``: seconds since the epoch. Raises Refused."""
+        """Return the claim's value. ``now``: seconds since the epoch. Raises TokenRejected."""
         with trio.move_on_after(TIMEOUT):
             return await self._resolve(endpoint, access_token, now)
-        raise Refused(f'while getting distributed claim "{self.claim}": no answer within the time-out')
+        raise TokenRejected(f'while getting distributed claim "{self.claim}": no answer within the time-out')
 
     async def _resolve(self, endpoint: str, access_token: str, now: float) -> Any:
         text = await self._get(endpoint, access_token)
         token = tokens.parse(text)
         if token is None:
-            raise Refused(f"getting untrusted issuer from endpoint {endpoint} failed for claim {self.claim!r}")
+            raise TokenRejected(f"getting untrusted issuer from endpoint {endpoint} failed for claim {self.claim!r}")
         provider = await self._provider(token.issuer)
         try:
             tokens.check(token, issuer=provider.issuer, audiences=self._audiences, algorithms=self._algorithms, now=now)
-        except Refused as refused:
-            raise Refused(f"verify distributed claim token: {refused}") from None
+        except TokenRejected as refused:
+            raise TokenRejected(f"verify distributed claim token: {refused}") from None
         if provider.key_of(token) is None and provider.may_refresh():
             await provider.refresh()
         if provider.key_of(token) is None:
-            raise Refused("verify distributed claim token: failed to verify signature")
+            raise TokenRejected("verify distributed claim token: failed to verify signature")
         if self.claim not in token.claims:
-            raise Refused(
+            raise TokenRejected(
                 f'jwt returned by distributed claim endpoint "{endpoint}" did not contain claim: {self.claim}'
             )
         return token.claims[self.claim]
@@ -75,15 +75,15 @@ class Resolver:
         headers = {"accept": "*/*"}
         if access_token:
             if not access_token.isascii() or not access_token.isprintable():
-                raise Refused(f'while getting distributed claim "{self.claim}": the access token is none')
+                raise TokenRejected(f'while getting distributed claim "{self.claim}": the access token is none')
             headers["authorization"] = f"Bearer {access_token}"
         try:
             answer = await self._client.ask("GET", endpoint, headers=headers)
         except AskError as error:
-            raise Refused(f'while getting distributed claim "{self.claim}": {error}') from None
+            raise TokenRejected(f'while getting distributed claim "{self.claim}": {error}') from None
         if not 200 <= answer.status <= 226:
             why = f"error while getting distributed claim JWT: {answer.status}"
-            raise Refused(f'while getting distributed claim "{self.claim}": {why}')
+            raise TokenRejected(f'while getting distributed claim "{self.claim}": {why}')
         return answer.body.decode("utf-8", "replace").strip()
 
     async def _provider(self, issuer: str) -> Provider:
@@ -95,7 +95,7 @@ class Resolver:
             try:
                 await provider.discover()
             except ProviderError as error:
-                raise Refused(f"verifying untrusted issuer {issuer[:200]} failed: {error}") from None
+                raise TokenRejected(f"verifying untrusted issuer {issuer[:200]} failed: {error}") from None
             self._others[issuer] = provider
             if len(self._others) > MAX_ISSUERS:
                 self._others.popitem(last=False)

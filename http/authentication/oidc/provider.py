@@ -21,7 +21,7 @@ from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.authentication.oidc import web_keys
 from kubechronicle.http.authentication.oidc.tokens import IdToken
 from kubechronicle.http.authentication.oidc.web_keys import KeySetError, WebKey
-from kubechronicle.http.outgoing.client import Answer, AskError, Client
+from kubechronicle.http.outgoing.client import Answer, AskError, OutgoingClient
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Provider:
     def __init__(
         self,
         issuer: str,
-        client: Client,
+        client: OutgoingClient,
         *,
         discovery_url: str = "",
         metrics: KeyMetrics | None = None,

@@ -16,7 +16,7 @@ import orjson
 
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.oidc.claims import Refused
+from kubechronicle.http.authentication.oidc.claims import TokenRejected
 
 GOOGLE: Final = "https://accounts.google.com"
 GOOGLE_SHORT: Final = "accounts.google.com"
@@ -52,7 +52,7 @@ class IdToken:
 
     @property
     def ends(self) -> float:
-        """The expiry in seconds since the epoch. Raises Refused if it is no number."""
+        """The expiry in seconds since the epoch. Raises TokenRejected if it is no number."""
         return _time(self.claims, "exp") or 0.0
 
 
@@ -77,40 +77,40 @@ def parse(text: str) -> IdToken | None:
 
 
 def check(token: IdToken, *, issuer: str, audiences: Sequence[str], algorithms: Collection[str], now: float) -> None:
-    """Check everything but the signature. ``now``: seconds since the epoch. Raises Refused with go-oidc's text."""
+    """Check everything but the signature. ``now``: seconds since the epoch. TokenRejected has go-oidc's text."""
     claims = token.claims
     for name in ("iss", "sub", "nonce", "at_hash"):
         if claims.get(name) is not None and not isinstance(claims[name], str):
-            raise Refused(f"oidc: failed to unmarshal claims: {name} is no text")
+            raise TokenRejected(f"oidc: failed to unmarshal claims: {name} is no text")
     _check_sources(claims)
     if token.issuer != issuer:
         got = go_quote(token.issuer)
-        raise Refused(f"oidc: id token issued by a different provider, expected {go_quote(issuer)} got {got}")
+        raise TokenRejected(f"oidc: id token issued by a different provider, expected {go_quote(issuer)} got {got}")
     token_audiences = audiences_of(claims)
     if not any(audience in token_audiences for audience in audiences):
         wanted = go_quote(audiences[0]) if len(audiences) == 1 else f"in {_quoted(sorted(audiences))}"
-        raise Refused(f"oidc: expected audience {wanted} got {_quoted(token_audiences)}")
+        raise TokenRejected(f"oidc: expected audience {wanted} got {_quoted(token_audiences)}")
     ends, begins = token.ends, _time(claims, "nbf")
     _time(claims, "iat")
     if ends < now:
-        raise Refused(f"oidc: token is expired (Token Expiry: {ends:.0f})")
+        raise TokenRejected(f"oidc: token is expired (Token Expiry: {ends:.0f})")
     if begins is not None and now + LEEWAY < begins:
-        raise Refused(f"oidc: current time {now:.0f} before the nbf (not before) time: {begins:.0f}")
+        raise TokenRejected(f"oidc: current time {now:.0f} before the nbf (not before) time: {begins:.0f}")
     if token.algorithm not in algorithms:
         expected = _quoted(sorted(algorithms))
         got = go_quote(token.algorithm[:40])
-        raise Refused(f"oidc: id token signed with unsupported algorithm, expected {expected} got {got}")
+        raise TokenRejected(f"oidc: id token signed with unsupported algorithm, expected {expected} got {got}")
 
 
 def audiences_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the audiences of a token: the claim aud, a string or a list of strings. Raises Refused."""
+    """Return the audiences of a token: the claim aud, a string or a list of strings. Raises TokenRejected."""
     audiences = claims.get("aud")
     if audiences is None:
         return ()
     if isinstance(audiences, str):
         return (audiences,)
     if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
-        raise Refused("oidc: failed to unmarshal claims: aud is neither a text nor a list of texts")
+        raise TokenRejected("oidc: failed to unmarshal claims: aud is neither a text nor a list of texts")
     return tuple(audiences)
 
 
@@ -128,18 +128,18 @@ def source_of(claims: Mapping[str, Any], claim: str) -> tuple[str, str] | None:
 
 
 def _check_sources(claims: Mapping[str, Any]) -> None:
-    """Check that every distributed claim names a source, also those that are not used. Raises Refused."""
+    """Check that every distributed claim names a source, also those that are not used. Raises TokenRejected."""
     names, sources = claims.get("_claim_names"), claims.get("_claim_sources")
     names, sources = {} if names is None else names, {} if sources is None else sources
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise Refused("oidc: failed to unmarshal claims: _claim_names is no map of texts")
+        raise TokenRejected("oidc: failed to unmarshal claims: _claim_names is no map of texts")
     if not isinstance(sources, dict) or not all(map(_is_source, sources.values())):
-        raise Refused("oidc: failed to unmarshal claims: _claim_sources is no map of sources")
+        raise TokenRejected("oidc: failed to unmarshal claims: _claim_sources is no map of sources")
     for name in names.values():
         if not name:
-            raise Refused("oidc: failed to obtain source from claim name")
+            raise TokenRejected("oidc: failed to obtain source from claim name")
         if name not in sources:
-            raise Refused("oidc: source does not exist")
+            raise TokenRejected("oidc: source does not exist")
 
 
 def _is_source(value: Any) -> bool:
@@ -151,17 +151,17 @@ def _is_source(value: Any) -> bool:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return a NumericDate, a number or the text of a number. Raises Refused."""
+    """Return a NumericDate, a number or the text of a number. Raises TokenRejected."""
     value = claims.get(name)
     if isinstance(value, str):
         try:
             value = orjson.loads(value)
         except ValueError:
-            raise Refused(f"oidc: failed to unmarshal claims: {name} is no time") from None
+            raise TokenRejected(f"oidc: failed to unmarshal claims: {name} is no time") from None
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Refused(f"oidc: failed to unmarshal claims: {name} is no time")
+        raise TokenRejected(f"oidc: failed to unmarshal claims: {name} is no time")
     return float(int(value))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 
 from kubechronicle.eventlog.postgres import rows, sql
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 
 GROUP: Final = "rbac.authorization.k8s.io"
@@ -39,7 +39,7 @@ Step = tuple[Key, Mapping[str, Any] | None]
 """A key and its next object, None: it is deleted."""
 
 
-async def extend(session: Session) -> int:
+async def extend(session: PostgresSession) -> int:
     """Append the changes unless they are there. Return the revision of the first change of a binding."""
     await session.execute("set statement_timeout = 0; set synchronous_commit = off")
     first = (await session.fetch(_FIRST_BINDING, list(BINDINGS)))[0][0]
@@ -62,7 +62,7 @@ async def _append_all(appender: _Appender) -> None:
 class _Appender:
     """Appends changes, and knows the revision of each key."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: PostgresSession) -> None:
         self._session = session
         self._newest: dict[Key, int] = {}
         self._last: dict[Key, bytes] = {}

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit < 0:
         raise OperatorError("--limit must not be negative")
     subject = _subject(session)
-    search = _Search(session, subject)
+    search = _AuditSearch(session, subject)
     entries: Iterator[Object] = search.entries()
     if arguments.limit:
         entries = islice(entries, arguments.limit)
@@ -105,7 +105,7 @@ def _subject(session: Session) -> Subject | None:
     return session.subject(words, session.kinds(), name_required=False) if words else None
 
 
-class _Search:
+class _AuditSearch:
     """The search of one run: changes in the log, and recorded reads."""
 
     def __init__(self, session: Session, subject: Subject | None) -> None:

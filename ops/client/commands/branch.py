@@ -118,14 +118,14 @@ def _check(arguments: argparse.Namespace) -> None:
         raise OperatorError("-o patch belongs to diff")
 
 
-def _of_cluster(target: kubeconfig.Target) -> kubeconfig.Target:
+def _of_cluster(target: kubeconfig.ClusterTarget) -> kubeconfig.ClusterTarget:
     """Return the target of the cluster itself, if that of a branch or of a moment is current."""
     server = target.server.replaced(url=_without_prefix(target.server.url))
     document = target.document()
     for entry in document.get("clusters") or ():
         if isinstance(cluster := entry.get("cluster"), dict) and isinstance(cluster.get("server"), str):
             cluster["server"] = _without_prefix(cluster["server"])
-    return kubeconfig.Target(server, target.namespace, target.headers, lambda: document)
+    return kubeconfig.ClusterTarget(server, target.namespace, target.headers, lambda: document)
 
 
 def _without_prefix(url: str) -> str:

@@ -23,7 +23,7 @@ from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.revision_texts import mask_object
 from kubechronicle.ops.client.searches import check_existed, check_namespace
 from kubechronicle.ops.client.session import Session, connect
-from kubechronicle.ops.client.states import State, read_state
+from kubechronicle.ops.client.states import ClusterState, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags, split_words
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted, counted, yaml_text
@@ -133,7 +133,7 @@ def _sides(session: Session) -> tuple[Side, Side]:
     )
 
 
-def _print_patch(session: Session, sides: tuple[Side, Side], old: State, new: State) -> int:
+def _print_patch(session: Session, sides: tuple[Side, Side], old: ClusterState, new: ClusterState) -> int:
     """Print the script. Return exit code 1 if it changes anything, else 0; 2 if objects could not be read."""
     arguments = session.arguments
     if arguments.since and sides[0].client.moment:
@@ -158,14 +158,14 @@ def _check_compared(session: Session, kinds: Kinds) -> None:
         check_namespace(session, session.namespace)
 
 
-def _read_state(session: Session, side: Side) -> State:
+def _read_state(session: Session, side: Side) -> ClusterState:
     """Read the objects of one side."""
     arguments, client = session.arguments, side.client
     if not arguments.words:
         return read_state(client, side.kinds, [side.namespace] if side.namespace else [])
     subject = session.subject(arguments.words, side.kinds, name_required=False)
     subject = subject._replace(namespace=side.namespace if subject.kind.namespaced else "")
-    state = State()
+    state = ClusterState()
     if subject.name:
         obj = client.get_if(subject.path())
         if obj is not None:
@@ -178,7 +178,9 @@ def _read_state(session: Session, side: Side) -> State:
     return state
 
 
-def compare(old: State, new: State, arguments: argparse.Namespace, *, across: bool = False) -> Iterator[Change]:
+def compare(
+    old: ClusterState, new: ClusterState, arguments: argparse.Namespace, *, across: bool = False
+) -> Iterator[Change]:
     """Yield the objects that differ. ``across``: compare the users' parts alone."""
     for key in sorted(old.objects.keys() | new.objects.keys(), key=lambda key: (key[2], key[0], key[1], key[3])):
         if across:

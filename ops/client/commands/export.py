@@ -13,7 +13,7 @@ from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.revision_texts import mask_object
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.several import split_objects
-from kubechronicle.ops.client.states import State, existing_namespaces, read_state
+from kubechronicle.ops.client.states import ClusterState, existing_namespaces, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if state.unread else 0
 
 
-def _read_state(session: Session, client: Client, kinds: Kinds) -> State:
+def _read_state(session: Session, client: Client, kinds: Kinds) -> ClusterState:
     arguments = session.arguments
     if arguments.words:
         return _read_objects(session, client, kinds)
@@ -71,9 +71,9 @@ def _read_state(session: Session, client: Client, kinds: Kinds) -> State:
     return read_state(client, kinds, namespaces)
 
 
-def _read_objects(session: Session, client: Client, kinds: Kinds) -> State:
+def _read_objects(session: Session, client: Client, kinds: Kinds) -> ClusterState:
     """Read the named objects, or those of a kind with the labels. OperatorError."""
-    arguments, state = session.arguments, State()
+    arguments, state = session.arguments, ClusterState()
     if arguments.selector:
         subject = session.subject(arguments.words, kinds, name_required=False)
         if subject.name:

@@ -16,9 +16,9 @@ from typing import Final
 
 from kubechronicle.ops.client import kubeconfig
 from kubechronicle.ops.client.feeds.opening import KEYS, open_sink
-from kubechronicle.ops.client.feeds.position import Position, StateFile
+from kubechronicle.ops.client.feeds.position import FeedPosition, StateFile
 from kubechronicle.ops.client.feeds.sinks import Sink, Unavailable
-from kubechronicle.ops.client.feeds.source import Arrivals, Batch, Source
+from kubechronicle.ops.client.feeds.source import Arrivals, FeedBatch, FeedSource
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, scopes_in, scopes_of
 from kubechronicle.ops.client.session import Session
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise OperatorError("--batch must be at least 1")
     arguments.output = "json"
     session = Session.open(arguments)
-    source = Source(session.client, _query(session), {})
+    source = FeedSource(session.client, _query(session), {})
     state = StateFile(arguments.state) if arguments.state else None
     feed = Feed(session.screen, source, state, give_up=arguments.give_up)
     feed.position = _beginning(session, source, state)
@@ -127,13 +127,13 @@ def _query(session: Session) -> RevisionQuery:
     return RevisionQuery(scopes, fields, content=content, labels=arguments.selector)
 
 
-def _beginning(session: Session, source: Source, state: StateFile | None) -> Position:
+def _beginning(session: Session, source: FeedSource, state: StateFile | None) -> FeedPosition:
     """Return the position at which the feed begins: that of the flag --after, of the state file, or of --since."""
     arguments = session.arguments
     if arguments.after is not None:
         if arguments.after < 0:
             raise OperatorError("--after must not be negative")
-        return Position(arguments.after)
+        return FeedPosition(arguments.after)
     if state is not None and (kept := state.read()) is not None:
         return kept
     if arguments.since == OLDEST:
@@ -144,9 +144,9 @@ def _beginning(session: Session, source: Source, state: StateFile | None) -> Pos
 class Feed:
     """``position``: of the last delivered change. ``give_up``: seconds without any answer; 0: never."""
 
-    position: Position
+    position: FeedPosition
 
-    def __init__(self, screen: Screen, source: Source, state: StateFile | None, *, give_up: float) -> None:
+    def __init__(self, screen: Screen, source: FeedSource, state: StateFile | None, *, give_up: float) -> None:
         self._screen, self._source, self._state, self._give_up = screen, source, state, give_up
         self._failing_since: float | None = None
         self._failures = 0
@@ -163,7 +163,7 @@ class Feed:
             else:
                 return
 
-    def _deliver(self, sink: Sink, batch: Batch) -> None:
+    def _deliver(self, sink: Sink, batch: FeedBatch) -> None:
         """Send a batch until it is acknowledged, and only then move the position on."""
         self._note_skipped()
         while batch.changes:

@@ -68,7 +68,7 @@ class Resource:
 
 
 @dataclass(slots=True)
-class Result:
+class MigrationResult:
     """``objects``: those that were looked at. ``rewritten``: those that were written.
 
     ``failures``: the first ones; ``failed``: the number of all. ``problem``: why status.storedVersions was not set.
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     resources = list(_chosen(session, arguments.resources))
     if arguments.dry_run:
         if not is_text:
-            screen.document({"resources": [Result(each).document() for each in resources]})
+            screen.document({"resources": [MigrationResult(each).document() for each in resources]})
         for each in resources if is_text else ():
             screen.line(f"{each.kind.full_name}: stored in {', '.join(each.stored) or '?'}; now {each.storage or '?'}")
         return 0
@@ -191,8 +191,8 @@ def _custom(definition: Object) -> Resource | None:
 # -- the migration ----------------------------------------------------------------------------------------------------
 
 
-def _migrate(client: Client, resource: Resource) -> Result:
-    result = Result(resource)
+def _migrate(client: Client, resource: Resource) -> MigrationResult:
+    result = MigrationResult(resource)
     with Progress(f"rewriting {resource.kind.full_name}") as progress:
         for metadata in _objects(client, resource.kind):
             result.objects += 1

@@ -10,7 +10,7 @@ from typing import Final
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig, live_view
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.live_view import Difference, Sample
+from kubechronicle.ops.client.live_view import Sample, SampleDifference
 from kubechronicle.ops.client.session import connect
 from kubechronicle.ops.errors import OperatorError
 
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
             after = _sample(client)
             hint = "" if arguments.once else "   Ctrl+C ends"
             title = f"{target.server.url}   over {arguments.interval:g} s{hint}"
-            lines = live_view.screen(Difference(before, after), title)
+            lines = live_view.screen(SampleDifference(before, after), title)
             if out.is_terminal and not arguments.once:
                 size = shutil.get_terminal_size()
                 lines = [line[: size.columns] for line in lines[: size.lines - 1]]

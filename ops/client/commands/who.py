@@ -78,7 +78,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     sources.add_flags(parser)
 
 
-class Answer(NamedTuple):
+class FoundChange(NamedTuple):
     """A change that answers the question.
 
     ``old``, ``new``: the field's values before and after, with `set`
@@ -94,7 +94,7 @@ class Answer(NamedTuple):
     field: str = ""
     old: tuple[Any, ...] = ()
     new: tuple[Any, ...] = ()
-    because: tuple[Answer, ...] = ()
+    because: tuple[FoundChange, ...] = ()
     gone: bool = True
     how: str = ""
     stopped: str = ""
@@ -116,8 +116,8 @@ def run(arguments: argparse.Namespace) -> int:
         words, field = words[:-1], field_path(words[-1])
     kinds = session.kinds()
     selectors = bounds(session.client, arguments.since, arguments.until)
-    search = _Search(session, kinds, selectors, limit=0 if arguments.all else 1)
-    answers, nobody = list[Answer](), list[tuple[str, str]]()
+    search = _ChangeSearch(session, kinds, selectors, limit=0 if arguments.all else 1)
+    answers, nobody = list[FoundChange](), list[tuple[str, str]]()
     for subject in subjects(session, words, kinds, selector=arguments.selector):
         found = search.answers(subject, arguments.action, field)
         found_here = list(found if arguments.all else islice(found, 1))
@@ -176,7 +176,7 @@ def _nobody(session: Session, subject: Subject, field: str, selectors: dict[str,
     return f"Nobody {change}" + (" in that time." if arguments.since or arguments.until else "."), searched
 
 
-def _show(session: Session, answers: Sequence[Answer], nobody: Sequence[tuple[str, str]]) -> None:
+def _show(session: Session, answers: Sequence[FoundChange], nobody: Sequence[tuple[str, str]]) -> None:
     if session.screen.format != "text":
         document: Object = {"answers": [_document(answer, session) for answer in answers]}
         if nobody:
@@ -190,7 +190,7 @@ def _show(session: Session, answers: Sequence[Answer], nobody: Sequence[tuple[st
         session.screen.line("  ", Painted(searched, "dim"))
 
 
-class _Search:
+class _ChangeSearch:
     """Finds the changes that answer a question.
 
     ``bounds``: field selectors for --since and --until
@@ -200,17 +200,17 @@ class _Search:
     def __init__(self, session: Session, kinds: Kinds, bounds: dict[str, str], *, limit: int) -> None:
         self._session, self._kinds, self._bounds, self._limit = session, kinds, bounds, limit
 
-    def answers(self, subject: Subject, action: str, field: str) -> Iterator[Answer]:
+    def answers(self, subject: Subject, action: str, field: str) -> Iterator[FoundChange]:
         """Yield the answers, newest first. OperatorError."""
         if action == "deleted":
             yield from self._deletions(subject)
         elif action == "created":
             for revision in self._revisions(subject, {"operation": "Create"}, limit=self._limit):
-                yield Answer(subject, revision, "created", because=self._because(revision))
+                yield FoundChange(subject, revision, "created", because=self._because(revision))
         elif action == "changed":
             for revision in self._revisions(subject, {}, content="diff", limit=self._limit):
                 verb = VERBS.get(revision["operation"], "changed")
-                yield Answer(subject, revision, verb, because=self._because(revision))
+                yield FoundChange(subject, revision, verb, because=self._because(revision))
         else:
             yield from self._field_changes(subject, field)
 
@@ -221,7 +221,7 @@ class _Search:
         query = RevisionQuery(scopes_of(subject), selectors, content=content, limit=limit)
         return read_revisions(self._session.client, query)
 
-    def _field_changes(self, subject: Subject, field: str) -> Iterator[Answer]:
+    def _field_changes(self, subject: Subject, field: str) -> Iterator[FoundChange]:
         readable = False
         for revision in self._revisions(subject, {"changed": field, "operation!": "Delete"}, content="full"):
             readable = True
@@ -229,7 +229,7 @@ class _Search:
             new = tuple(values_at(revision.get("after") or {}, field))
             if not same(list(old), list(new)):
                 verb = "set" if new else "removed"
-                yield Answer(subject, revision, verb, field, old, new, because=self._because(revision))
+                yield FoundChange(subject, revision, verb, field, old, new, because=self._because(revision))
         if not readable:
             for revision in self._revisions(subject, {}, limit=1):
                 if revision.get("redacted"):
@@ -242,16 +242,16 @@ class _Search:
 
     # -- deletions ----------------------------------------------------------------------------------------------------
 
-    def _deletions(self, subject: Subject) -> Iterator[Answer]:
+    def _deletions(self, subject: Subject) -> Iterator[FoundChange]:
         """Yield the object's deletions, first one that is requested but not complete."""
         newest = next(self._revisions(subject, {}, limit=1), None)
         if newest is not None and newest["operation"] != "Delete":
             request = self._deletion_request(subject, newest["object"].get("uid", ""))
             if request is not None:
-                yield Answer(subject, request, "deleted", gone=False, because=self._because(request))
+                yield FoundChange(subject, request, "deleted", gone=False, because=self._because(request))
         for revision in self._revisions(subject, {"operation": "Delete"}, limit=self._limit):
             request = self._deletion_request(subject, revision["object"].get("uid", "")) or revision
-            yield Answer(subject, request, "deleted", because=self._because(request))
+            yield FoundChange(subject, request, "deleted", because=self._because(request))
 
     def _deletion_request(self, subject: Subject, uid: str) -> Object | None:
         """Return the change that marked the object for deletion, None if it was deleted at once."""
@@ -266,16 +266,16 @@ class _Search:
                 return revision
         return None
 
-    def _because(self, revision: Object) -> tuple[Answer, ...]:
+    def _because(self, revision: Object) -> tuple[FoundChange, ...]:
         """Return the cause of a change, with its own."""
         chain = chain_of(self._session.client, revision)
-        found: tuple[Answer, ...] = ()
+        found: tuple[FoundChange, ...] = ()
         for place in range(len(chain.links) - 1, 0, -1):
             link, known = chain.links[place], chain.links[place - 1].get("known", "")
             how = str(chain.links[place - 1].get("explained", "")) if known == "inferred" else ""
             last = chain.stopped if place == len(chain.links) - 1 else ""
             subject = subject_of(self._kinds, link)
-            found = (Answer(subject, link, past_tense(link), because=found, how=how, stopped=last),)
+            found = (FoundChange(subject, link, past_tense(link), because=found, how=how, stopped=last),)
         return found
 
 
@@ -286,7 +286,7 @@ def _sets_deletion_timestamp(revision: Object) -> bool:
 # -- output -----------------------------------------------------------------------------------------------------------
 
 
-def sentence(answer: Answer, now: datetime, *, is_masked: bool = False) -> str:
+def sentence(answer: FoundChange, now: datetime, *, is_masked: bool = False) -> str:
     """Return the answer in one sentence.
 
     jane set spec.replicas of deployment.apps/web in namespace shop from 3 to 5 at 2026-11-21 16:46:50Z (5m ago).
@@ -300,13 +300,13 @@ def sentence(answer: Answer, now: datetime, *, is_masked: bool = False) -> str:
     return f"{user_of(answer.revision)} {_past_tense(answer)} {subject} {when}{progress}."
 
 
-def _past_tense(answer: Answer) -> str:
+def _past_tense(answer: FoundChange) -> str:
     """Return the action; an eviction reads as one."""
     found = PAST_TENSES.get(action_of(answer.revision))
     return found if found and answer.action in ("deleted", "changed") else answer.action
 
 
-def _values(answer: Answer) -> str:
+def _values(answer: FoundChange) -> str:
     old, new = (", ".join(shown_value(value) for value in values) for values in (answer.old, answer.new))
     if answer.revision["operation"] == "Create":
         return f" to {new} when creating it"
@@ -331,11 +331,11 @@ DETAILS: Final = (
 )
 
 
-def _is_masked(answer: Answer, session: Session) -> bool:
+def _is_masked(answer: FoundChange, session: Session) -> bool:
     return answer.revision["object"].get("resource") == "secrets" and not session.arguments.show_secrets
 
 
-def _print(session: Session, answers: Sequence[Answer]) -> None:
+def _print(session: Session, answers: Sequence[FoundChange]) -> None:
     screen, now = session.screen, session.client.now()
     for answer in answers:
         is_masked = _is_masked(answer, session)
@@ -361,7 +361,7 @@ def _print(session: Session, answers: Sequence[Answer]) -> None:
                 screen.line("  ", Painted(f"{name:<9}", "dim"), f" {text}")
 
 
-def _document(answer: Answer, session: Session) -> Object:
+def _document(answer: FoundChange, session: Session) -> Object:
     is_masked = _is_masked(answer, session)
     revision = revision_document(answer.revision, show_secrets=session.arguments.show_secrets)
     alone = answer._replace(because=())

@@ -11,7 +11,7 @@ import orjson
 from kubechronicle.ops.errors import OperatorError
 
 
-class Position(NamedTuple):
+class FeedPosition(NamedTuple):
     """``time``: the commit time of the revision, by which another log is recognised; "" if it is not known."""
 
     revision: int
@@ -24,11 +24,11 @@ class StateFile:
     def __init__(self, path: str) -> None:
         self._path = Path(path).expanduser()
 
-    def read(self) -> Position | None:
+    def read(self) -> FeedPosition | None:
         """Return the position; None: there is no file yet. OperatorError."""
         try:
             found = orjson.loads(self._path.read_bytes())
-            return Position(int(found["revision"]), str(found.get("time", "")))
+            return FeedPosition(int(found["revision"]), str(found.get("time", "")))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -36,7 +36,7 @@ class StateFile:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise OperatorError(f"{self._path} is no state of a feed; name another --state file") from None
 
-    def write(self, position: Position) -> None:
+    def write(self, position: FeedPosition) -> None:
         """Keep the position, also if the machine crashes after this. OperatorError."""
         new = self._path.with_name(f".{self._path.name}.new")
         content = orjson.dumps({"revision": str(position.revision), "time": position.time}) + b"\n"

@@ -21,7 +21,7 @@ from kubechronicle.api.history.positions import advanced, is_joined, revisions_o
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
 from kubechronicle.ops.client.client import ApiError, Client
-from kubechronicle.ops.client.feeds.position import Position
+from kubechronicle.ops.client.feeds.position import FeedPosition
 from kubechronicle.ops.client.feeds.sinks import Unavailable
 from kubechronicle.ops.client.revision_reader import (
     RevisionQuery,
@@ -46,15 +46,15 @@ class Lost(OperatorError):
     """Changes after the position are not in the log any more."""
 
 
-class Batch(NamedTuple):
+class FeedBatch(NamedTuple):
     """Changes, maybe none, and the position once they are delivered."""
 
     changes: Sequence[Object]
-    position: Position
+    position: FeedPosition
 
 
 @dataclass(slots=True)
-class Source:
+class FeedSource:
     """``accepted``: by database and resource, the revision up to which dropped changes are accepted as lost."""
 
     client: Client
@@ -63,12 +63,12 @@ class Source:
 
     # -- the beginning ------------------------------------------------------------------------------------------------
 
-    def position_at(self, bounds: Mapping[str, str]) -> Position:
+    def position_at(self, bounds: Mapping[str, str]) -> FeedPosition:
         """Return the position of a moment, as the bounds of a selector. {}: of now."""
         found = self._retention(bounds)
         return _position(found["after"] if bounds else found["newest"])
 
-    def oldest(self) -> Position:
+    def oldest(self) -> FeedPosition:
         """Return the position before the oldest change that is kept, and accept the loss of all before it."""
         found = self._retention({"revision.from": "1"})
         self._accept(found)
@@ -77,9 +77,9 @@ class Source:
             mark, log = int(each["until"]["revision"]), (each.get("database", ""), "resource" in each)
             marks[log] = min(mark, marks.get(log, mark))
         begins = [mark for (name, partly), mark in marks.items() if not partly or (name, False) not in marks]
-        return Position(advanced(int(found["after"]["revision"]), begins))
+        return FeedPosition(advanced(int(found["after"]["revision"]), begins))
 
-    def accept_loss(self, position: Position) -> str:
+    def accept_loss(self, position: FeedPosition) -> str:
         """Accept that changes after a position are lost by now; return which ones, "" for none."""
         found = self._retention(after(position.revision))
         text = self._lost(found, position)
@@ -92,7 +92,7 @@ class Source:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def batches(self, position: Position, *, size: int, arrivals: Arrivals | None) -> Iterator[Batch]:
+    def batches(self, position: FeedPosition, *, size: int, arrivals: Arrivals | None) -> Iterator[FeedBatch]:
         """Yield the batches after a position; with ``arrivals``, without end. Lost, Unavailable, OperatorError."""
         while True:
             position, newest = self._newest(position)
@@ -103,18 +103,18 @@ class Source:
                 return
             arrivals.wait(IDLE)
 
-    def _between(self, position: Position, newest: Position, size: int) -> Iterator[Batch]:
+    def _between(self, position: FeedPosition, newest: FeedPosition, size: int) -> Iterator[FeedBatch]:
         """Yield the changes between two positions, and at last the second position."""
         fields = {**self.query.fields, **after(position.revision), "revision.to": str(newest.revision)}
         changes = read_revisions(self.client, self.query.replaced(fields=fields, oldest_first=True, limit=0))
         while page := _asked(lambda: list(islice(changes, size))):
             self._check_kept(position)
             position = _moved(position, page)
-            yield Batch(page, position)
+            yield FeedBatch(page, position)
         self._check_kept(position)
-        yield Batch((), newest)
+        yield FeedBatch((), newest)
 
-    def _newest(self, position: Position) -> tuple[Position, Position]:
+    def _newest(self, position: FeedPosition) -> tuple[FeedPosition, FeedPosition]:
         """Return the position, with the revisions of all logs, and the newest one. Lost; OperatorError: the position is
         of another log."""
         found = _asked(lambda: self._retention(after(position.revision)))
@@ -137,16 +137,16 @@ class Source:
         self._check(found, position)
         return position, newest
 
-    def _check_kept(self, position: Position) -> None:
+    def _check_kept(self, position: FeedPosition) -> None:
         self._check(_asked(lambda: self._retention(after(position.revision))), position)
 
-    def _check(self, found: Object, position: Position) -> None:
+    def _check(self, found: Object, position: FeedPosition) -> None:
         if text := self._lost(found, position):
             raise Lost(
                 f"{text}: they were dropped before the feed has delivered them; --accept-loss goes on without them"
             )
 
-    def _lost(self, found: Object, position: Position) -> str:
+    def _lost(self, found: Object, position: FeedPosition) -> str:
         """Return which changes after the position are lost, without those that are accepted; "" for none."""
         lost = [
             each
@@ -206,16 +206,16 @@ class Arrivals:
             time.sleep(WATCH_PAUSE)
 
 
-def _moved(position: Position, changes: Sequence[Object]) -> Position:
+def _moved(position: FeedPosition, changes: Sequence[Object]) -> FeedPosition:
     """Return the position after changes that follow it.
 
     Of several logs, its time is the latest of their times, as the server has it; "": that of one log is not known.
     """
     revision = advanced(position.revision, map(number_of, changes))
     if not is_joined(position.revision):
-        return Position(revision, str(changes[-1]["time"]))
+        return FeedPosition(revision, str(changes[-1]["time"]))
     times = [position.time, *(str(each["time"]) for each in changes)]
-    return Position(revision, max(times) if position.time else "")
+    return FeedPosition(revision, max(times) if position.time else "")
 
 
 def _lost_of(lost: Mapping[str, Any]) -> tuple[str, str]:
@@ -226,8 +226,8 @@ def _place(lost: Mapping[str, Any]) -> str:
     return f" in database {printable(lost['database'])}" if "database" in lost else ""
 
 
-def _position(moment: Mapping[str, Any]) -> Position:
-    return Position(int(moment["revision"]), str(moment.get("time", "")))
+def _position(moment: Mapping[str, Any]) -> FeedPosition:
+    return FeedPosition(int(moment["revision"]), str(moment.get("time", "")))
 
 
 def _asked(ask: Callable[[], T]) -> T:

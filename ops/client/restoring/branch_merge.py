@@ -23,7 +23,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.restoring.user_changes import Reversal, UserChanges, reversals
-from kubechronicle.ops.client.states import State
+from kubechronicle.ops.client.states import ClusterState
 
 PATH: Final = f"/apis/{GROUP}/v1/{CHANGES}"
 SECRET: Final = ("", "Secret")
@@ -32,9 +32,9 @@ ACCOUNT_CONTROLLER: Final = "service-account-controller"
 """The field manager of the service accounts that each namespace gets."""
 
 
-def read_states(inside: Client, kinds: Kinds, against: str) -> tuple[State, State]:
+def read_states(inside: Client, kinds: Kinds, against: str) -> tuple[ClusterState, ClusterState]:
     """Return the objects that a branch changed, in the state ``against`` which they are compared, and in the branch."""
-    old, new = State(), State()
+    old, new = ClusterState(), ClusterState()
     for change in inside.items(PATH, {"against": against}):
         if change["object"]["resource"].endswith(".kubechronicle"):
             continue  # the server's own bookkeeping, which has no API
@@ -51,7 +51,7 @@ def _unserved(plural: str, group: str, obj: Object) -> Kind:
     return Kind(group, version, plural, "", obj["kind"], bool(obj["metadata"].get("namespace")), frozenset())
 
 
-def show_secrets(state: State, client: Client) -> dict[Key, str]:
+def show_secrets(state: ClusterState, client: Client) -> dict[Key, str]:
     """Replace masked Secrets by their values, which the server records if they are of the past.
 
     Return the reasons for those that stay masked.
@@ -70,13 +70,15 @@ def show_secrets(state: State, client: Client) -> dict[Key, str]:
     return masked
 
 
-def merged_state(base: State, now: State, branch: State, *, secrets: bool) -> tuple[State, dict[Key, list[str]]]:
+def merged_state(
+    base: ClusterState, now: ClusterState, branch: ClusterState, *, secrets: bool
+) -> tuple[ClusterState, dict[Key, list[str]]]:
     """Return the state of the branch with the changes of others since its base, and the fields that both changed.
 
     There the branch's values are kept. ``secrets``: the states have the values of Secrets; otherwise these stay as they
     are in the branch.
     """
-    found, conflicts = State(), dict[Key, list[str]]()
+    found, conflicts = ClusterState(), dict[Key, list[str]]()
     found.kinds, found.unread = branch.kinds, branch.unread
     for key, obj in branch.objects.items():
         was, live = base.objects.get(key), now.objects.get(key)
@@ -92,7 +94,7 @@ def merged_state(base: State, now: State, branch: State, *, secrets: bool) -> tu
 
 
 def merges(
-    client: Client, base: State, branch: State, *, revision: int, cause: int, masked: Mapping[Key, str]
+    client: Client, base: ClusterState, branch: ClusterState, *, revision: int, cause: int, masked: Mapping[Key, str]
 ) -> tuple[list[Reversal], dict[str, str]]:
     """Return the plan of a merge, and the objects that cannot be merged with the reasons. ApiError.
 

@@ -34,7 +34,7 @@ from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, s
 from kubechronicle.ops.client.searches import Search, explain
 from kubechronicle.ops.client.session import Session
 from kubechronicle.ops.client.several import split_objects
-from kubechronicle.ops.client.states import State, key_of, read_state
+from kubechronicle.ops.client.states import ClusterState, key_of, read_state
 from kubechronicle.ops.client.subjects import Subject
 from kubechronicle.ops.errors import OperatorError
 
@@ -91,7 +91,7 @@ class Planner:
 
     def plan(self) -> list[Step]:
         """Return the steps from the present state to the past one, each tried. OperatorError."""
-        present = State() if self._is_going() else self._read_present()
+        present = ClusterState() if self._is_going() else self._read_present()
         self.unread |= present.unread
         prune = bool(self._arguments.prune)
         controlled = bool(getattr(self._arguments, "with_controlled", False))
@@ -140,14 +140,14 @@ class Planner:
 
     # -- the past -----------------------------------------------------------------------------------------------------
 
-    def _read_past(self) -> State:
+    def _read_past(self) -> ClusterState:
         if self.is_whole:
             if not self.moment:
                 if self.subjects or self.everywhere:
                     raise OperatorError("--to names the moment whose state to restore")
                 self.moment = moment_before(self._deletion(self._namespace_subject()))
             return self._read_whole(self.session.client.at(self.moment))
-        state = State()
+        state = ClusterState()
         for subject in self.subjects:
             began = None if self.moment else self._deletion(subject)
             moment = self.moment or moment_before(began or {})
@@ -160,10 +160,10 @@ class Planner:
             self.moment = moment
         return state
 
-    def _read_whole(self, client: Client) -> State:
+    def _read_whole(self, client: Client) -> ClusterState:
         kinds = Kinds.discover(client)
         if self.is_kind:
-            state, subject = State(), self.subjects[0]
+            state, subject = ClusterState(), self.subjects[0]
             kind = kinds.of_resource(subject.kind.group, subject.kind.plural) or subject.kind
             for obj in client.items(kind.path(subject.namespace)):
                 state.add(kind, {**obj, "apiVersion": kind.api_version, "kind": kind.kind})
@@ -175,7 +175,7 @@ class Planner:
             return read_state(client, kinds, [self.namespace], label="reading the past state")
         return read_state(client, kinds, [], label="reading the past state")
 
-    def _add_subject(self, state: State, subject: Subject, client: Client) -> None:
+    def _add_subject(self, state: ClusterState, subject: Subject, client: Client) -> None:
         """Add one object as of the client's moment, and its namespace, if that is missing now. OperatorError."""
         obj = client.get_if(subject.path())
         if obj is None:
@@ -187,7 +187,7 @@ class Planner:
             self._add_namespace(state, client, subject.namespace)
         state.add(subject.kind, obj)
 
-    def _add_consequences(self, state: State, subject: Subject, began: Object | None) -> None:
+    def _add_consequences(self, state: ClusterState, subject: Subject, began: Object | None) -> None:
         """Add all objects that were deleted because of the deletion of one. OperatorError."""
         began = began or last_deletion(self.session.client, subject)
         if began is None:
@@ -252,7 +252,7 @@ class Planner:
         self.session.screen.note(f"{subject} was being deleted since {described(began)}: its state at {before} is used")
         return client.at(before).get_if(subject.path())
 
-    def _add_namespace(self, state: State, client: Client, name: str) -> None:
+    def _add_namespace(self, state: ClusterState, client: Client, name: str) -> None:
         """Add a namespace to the past state, if it is missing now."""
         subject = self._namespace_subject(name)
         try:
@@ -267,12 +267,12 @@ class Planner:
 
     # -- the present --------------------------------------------------------------------------------------------------
 
-    def _read_present(self) -> State:
+    def _read_present(self) -> ClusterState:
         client = self.session.client
         if not self.subjects:
             namespaces = [self.namespace] if self.namespace else []
             return read_state(client, self.kinds, namespaces, label="reading the present state")
-        state = State()
+        state = ClusterState()
         for key in self.past.objects:
             found = self.kinds.of_object(f"{key[0]}/", key[1])
             live = client.get_if(found.path(key[2], key[3])) if found is not None else None

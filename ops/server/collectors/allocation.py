@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubechronicle.actors.admission.chain import State
+from kubechronicle.actors.admission.chain import AdmissionState
 from kubechronicle.actors.allocation.addresses import ALLOCATOR, IP_ADDRESSES, MANAGED_BY
 from kubechronicle.actors.allocation.bands import AddressRange
 from kubechronicle.actors.allocation.metrics import AllocationMetrics, RepairMetrics
@@ -33,7 +33,7 @@ class AllocationCollector(Collector):
     cluster_ips: RepairMetrics
     node_ports: RepairMetrics
     network: ServiceNetwork
-    state: State
+    state: AdmissionState
     _addresses_of: Counter[AddressRange] | None = field(default=None, init=False)
     _ports_in_use: int = field(default=0, init=False)
 

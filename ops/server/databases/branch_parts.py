@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.actors.admission.certificates import IssuedDurations, PodCertificateSigning
-from kubechronicle.actors.admission.chain import AdmissionChain, State, StorageHook
+from kubechronicle.actors.admission.chain import AdmissionChain, AdmissionState, StorageHook
 from kubechronicle.actors.admission.device_claims import AdminAccess, StatusRights
 from kubechronicle.actors.admission.escalation import EscalationCheck
 from kubechronicle.actors.admission.pods.privileged import RefusedPrivilege
@@ -74,10 +74,10 @@ class BranchRules:
         siblings: Siblings,
         *,
         only_dry_runs: bool = False,
-    ) -> State:
-        """Return the state that admission decides on. ``siblings``, ``only_dry_runs``: as in State."""
+    ) -> AdmissionState:
+        """Return the state that admission decides on. ``siblings``, ``only_dry_runs``: as in AdmissionState."""
         plan, ask, chain = self.plan, self.ask, self.authorization.chain
-        return State(
+        return AdmissionState(
             peek=reads.peek_for_rules,
             entries=reads.entries_for_rules,
             follow=reads.follow,
@@ -93,7 +93,7 @@ class BranchRules:
             only_dry_runs=only_dry_runs,
         )
 
-    def chain(self, state: State, claims: Sequence[StorageHook]) -> AdmissionChain:
+    def chain(self, state: AdmissionState, claims: Sequence[StorageHook]) -> AdmissionChain:
         """Return the plugins and hooks. ``claims``: the hooks of this store that come first."""
         plan = self.plan
         hooks: list[StorageHook] = [*claims, AdminAccess(), StatusRights(), PodCertificateSigning(), IssuedDurations()]

@@ -36,7 +36,7 @@ try:
 except ImportError:
     raise OperatorError("--witness needs a further package: pip install 'kubechronicle[witness]'") from None
 
-__all__ = ["Refused", "Service", "authorities", "proved", "services_of"]
+__all__ = ["NoToken", "Service", "authorities", "proved", "services_of"]
 
 TIMEOUT: Final = 30.0
 """Seconds for an answer."""
@@ -49,7 +49,7 @@ _OK: Final = 200
 _CERTIFICATES: Final = 0xA0
 
 
-class Refused(Exception):
+class NoToken(Exception):
     """A service gave no token. One line."""
 
 
@@ -64,36 +64,36 @@ class Service:
         )
 
     async def token(self, state: Checkpoint) -> WitnessToken:
-        """Return a token over the state. Refused."""
+        """Return a token over the state. NoToken."""
         statement = state.statement().encode("ascii")
         request = TimestampRequestBuilder().data(statement).hash_algorithm(HashAlgorithm.SHA512).build()
         try:
             answer = await self._client.ask("POST", body=request.as_bytes(), headers=_HEADERS)
         except AskError as error:
-            raise Refused(str(error)) from None
+            raise NoToken(str(error)) from None
         if answer.status != _OK:
-            raise Refused(f"{self.url} answered {answer.status}")
+            raise NoToken(f"{self.url} answered {answer.status}")
         stamped = _accepted(self.url, answer.body, statement, request.nonce)
         if abs(stamped - state.noted_at) > MOST_APART:
-            raise Refused(
+            raise NoToken(
                 f"{self.url} says that it is {stamped.isoformat()}, and the database: {state.noted_at.isoformat()}"
             )
         return WitnessToken(origin=self.url, service=self.url, statement=statement, token=answer.body)
 
 
 def _accepted(url: str, body: bytes, statement: bytes, nonce: int | None) -> datetime:
-    """Return the time in an answer to our request. Refused: it has no token of this statement and nonce."""
+    """Return the time in an answer to our request. NoToken: it has no token of this statement and nonce."""
     try:
         response = _decoded(body)
         if PKIStatus(response.status) != PKIStatus.GRANTED:
             why = "; ".join(response.status_string) or PKIStatus(response.status).name
-            raise Refused(f"{url} gave no token: {why}")
+            raise NoToken(f"{url} gave no token: {why}")
         info = response.tst_info
         if info.message_imprint.message != sha512(statement).digest() or info.nonce != nonce:
-            raise Refused(f"{url} gave a token for another request")
+            raise NoToken(f"{url} gave a token for another request")
         return _utc(info.gen_time)
     except ValueError as error:
-        raise Refused(f"{url} gave no token that can be read: {error}") from None
+        raise NoToken(f"{url} gave no token that can be read: {error}") from None
 
 
 def proved(token: WitnessToken, trusted: Sequence[x509.Certificate]) -> tuple[Checkpoint, datetime]:

@@ -9,7 +9,7 @@ import trio
 from in_process import MAPS, PODS, configmap, open_server, pod
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
+from kubechronicle.actors.admission.chain import AdmissionChain, AdmissionState, Attributes
 from kubechronicle.actors.large_work import LargeWork
 from kubechronicle.api.errors import status
 from kubechronicle.api.features.gates import FeatureGates
@@ -35,7 +35,7 @@ class Plugin:
         self.called = called
         self.refuses = refuses
 
-    def admit(self, attributes: Attributes, state: State) -> None:
+    def admit(self, attributes: Attributes, state: AdmissionState) -> None:
         self.called.append(self.name)
         if attributes.object is not None:
             attributes.object.setdefault("seen", []).append(self.name)
@@ -46,7 +46,7 @@ class Plugin:
 async def test_plugins_run_in_order_until_one_rejects() -> None:
     called: list[str] = []
     plugins = [Plugin("a", called), Plugin("b", called, refuses=True), Plugin("c", called)]
-    chain = AdmissionChain(plugins, State(peek=lambda *_: None, entries=lambda *_: ()))
+    chain = AdmissionChain(plugins, AdmissionState(peek=lambda *_: None, entries=lambda *_: ()))
     obj: dict[str, Any] = {}
     attributes = Attributes(rt=type_of("pods"), operation="CREATE", namespace="a", name="p", object=obj)
     with pytest.raises(status.StatusError):

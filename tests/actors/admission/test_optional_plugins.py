@@ -11,7 +11,7 @@ from stalls.longest_pass import passes_below
 from trio.testing import MockClock
 
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.chain import AdmissionChain, Attributes, State
+from kubechronicle.actors.admission.chain import AdmissionChain, AdmissionState, Attributes
 from kubechronicle.actors.admission.runtime_class import Tolerated
 from kubechronicle.actors.large_work import LargeWork
 from kubechronicle.api.errors.status import StatusError
@@ -28,7 +28,7 @@ def enabled(*names: str) -> frozenset[str]:
 
 
 async def test_always_deny_rejects_every_operation() -> None:
-    state = State(peek=lambda resource, namespace, name: None, entries=lambda resource, namespace: ())
+    state = AdmissionState(peek=lambda resource, namespace, name: None, entries=lambda resource, namespace: ())
     chain = AdmissionChain(plugins.plugins_in_order({"AlwaysAdmit", "AlwaysDeny"}), state)
     rt = builtin_registry().builtin("", "v1", "configmaps")
     for operation in ("CREATE", "UPDATE", "DELETE", "CONNECT"):

@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.actors import companion_changes
 from kubechronicle.actors.admission import plugins
-from kubechronicle.actors.admission.chain import AdmissionPlugin, Attributes, State, forbidden
+from kubechronicle.actors.admission.chain import AdmissionPlugin, AdmissionState, Attributes, forbidden
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.actors.writing import write_loop
 from kubechronicle.api.registry.registry import ResourceType
@@ -36,7 +36,7 @@ class Meter(AdmissionPlugin):
     operations = frozenset({"CREATE"})
     locking = True
 
-    def validate(self, attributes: Attributes, state: State) -> None:
+    def validate(self, attributes: Attributes, state: AdmissionState) -> None:
         entry = state.peek(*METER)
         assert entry is not None
         meter = entry.object()
@@ -47,7 +47,7 @@ class Meter(AdmissionPlugin):
         meter["data"]["used"] = str(used)
         attributes.companions.append(CompanionChange(key=METER, old=entry, object=meter))
 
-    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: State) -> Sequence[Key]:
+    def locked_keys(self, rt: ResourceType, operation: str, namespace: str, state: AdmissionState) -> Sequence[Key]:
         return [METER] if self.locking else []
 
 

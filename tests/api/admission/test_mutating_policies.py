@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.admission.mutating_policies import Mutator, mutated, require_convertible
-from kubechronicle.api.admission.policy_programs import Failed, Stage
+from kubechronicle.api.admission.policy_programs import EvaluationStage, ExpressionFailed
 from kubechronicle.api.cel.errors import CostExceeded
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline.scale import scale_type
@@ -32,7 +32,7 @@ def after(kind: str, expression: str, obj: dict[str, Any], rt: Any = MAPS) -> di
     member = "jsonPatch" if kind == "JSONPatch" else "applyConfiguration"
     policy = {"spec": {"mutations": [{"patchType": kind, member: {"expression": expression}}]}}
     (mutation,) = Mutator(policy).mutations
-    return mutated(mutation, obj, Stage({"object": obj}, {}), rt)
+    return mutated(mutation, obj, EvaluationStage({"object": obj}, {}), rt)
 
 
 def applied(expression: str, obj: dict[str, Any], rt: Any = MAPS) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_a_configuration_is_merged_as_server_side_apply_merges() -> None:
 def test_no_configuration_fits_a_kind_that_the_document_of_its_group_lacks() -> None:
     deployments = known_registry().builtin("apps", "v1", "deployments")
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 1}}
-    with pytest.raises(Failed, match=r"no corresponding type for autoscaling/v1, Kind=Scale$"):
+    with pytest.raises(ExpressionFailed, match=r"no corresponding type for autoscaling/v1, Kind=Scale$"):
         applied("Object{spec: Object.spec{replicas: 5}}", scale, scale_type(deployments))
     patch = '[JSONPatch{op: "replace", path: "/spec/replicas", value: 7}]'
     assert patched(patch, scale, scale_type(deployments))["spec"] == {"replicas": 7}
@@ -67,21 +67,21 @@ def test_no_configuration_fits_a_kind_that_the_document_of_its_group_lacks() -> 
 
 def test_a_configuration_must_not_replace_atomic_parts() -> None:
     expression = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', command: ['x']}]}}"
-    with pytest.raises(Failed) as refused:
+    with pytest.raises(ExpressionFailed) as refused:
         applied(expression, pod(), PODS)
     atomics = "may not mutate atomic arrays, maps or structs: .spec.containers[0].command"
     assert str(refused.value) == f"error applying patch: invalid ApplyConfiguration: {atomics}"
 
 
 def test_a_configuration_must_fit_the_schema() -> None:
-    with pytest.raises(Failed) as refused:
+    with pytest.raises(ExpressionFailed) as refused:
         applied("Object{data: Object.data{k: 3}}", config_map())
     why = ".data.k: expected string, got &value.valueUnstructured{Value:3}"
     assert str(refused.value) == f"error applying patch: failed to convert patch object to typed object: {why}"
 
 
 def test_objects_are_named_after_their_place() -> None:
-    with pytest.raises(Failed) as refused:
+    with pytest.raises(ExpressionFailed) as refused:
         applied("Object{metadata: Object.spec{}}", config_map())
     assert str(refused.value) == (
         'type mismatch: unexpected type name "Object.spec", expected "Object.metadata", which matches field name path '
@@ -120,7 +120,7 @@ def test_a_failing_test_leaves_the_object_as_it_is() -> None:
     ],
 )
 def test_a_patch_that_cannot_be_applied_says_why(operation: str, why: str) -> None:
-    with pytest.raises(Failed) as refused:
+    with pytest.raises(ExpressionFailed) as refused:
         patched(f"[JSONPatch{{{operation}}}]", config_map())
     assert str(refused.value) == f"JSON Patch: {why}"
 
@@ -175,7 +175,7 @@ def test_a_value_that_holds_others_many_times_is_made_in_an_allowance(kind: str,
     allowance = InThread(thread_time, 0.05, CostExceeded)
     token, began = ALLOWANCE.set(allowance), thread_time()
     try:
-        with allowance, pytest.raises(Failed, match="actual cost limit exceeded"):
+        with allowance, pytest.raises(ExpressionFailed, match="actual cost limit exceeded"):
             after(kind, expression, config_map())
     finally:
         ALLOWANCE.reset(token)
@@ -204,7 +204,7 @@ def test_a_patch_may_remove_the_kind() -> None:
     ],
 )
 def test_a_configuration_has_no_place_for_some_values(value: str, why: str) -> None:
-    with pytest.raises(Failed) as refused:
+    with pytest.raises(ExpressionFailed) as refused:
         applied(f"Object{{data: {{'k': {value}}}}}", config_map())
     assert str(refused.value).endswith(f".data.k: {why}")
 
@@ -222,7 +222,7 @@ def test_a_configuration_has_no_place_for_some_values(value: str, why: str) -> N
     ],
 )
 def test_a_null_is_no_value_of_a_configuration(configuration: str, why: str) -> None:
-    with pytest.raises(Failed) as refused:
+    with pytest.raises(ExpressionFailed) as refused:
         applied(configuration, config_map())
     assert str(refused.value).endswith(why)
 
@@ -230,7 +230,7 @@ def test_a_null_is_no_value_of_a_configuration(configuration: str, why: str) -> 
 def test_a_number_of_a_configuration_must_be_signed() -> None:
     deployments = known_registry().builtin("apps", "v1", "deployments")
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {}}
-    with pytest.raises(Failed, match=r"\.spec\.replicas: expected numeric \(int or float\), got uint64$"):
+    with pytest.raises(ExpressionFailed, match=r"\.spec\.replicas: expected numeric \(int or float\), got uint64$"):
         applied("Object{spec: Object.spec{replicas: 5u}}", deployment, deployments)
 
 
@@ -239,8 +239,10 @@ def test_an_object_is_not_converted_between_two_versions() -> None:
         known_registry().builtin("autoscaling", version, "horizontalpodautoscalers") for version in ("v1", "v2")
     )
     require_convertible(second, second, "")
-    with pytest.raises(Failed, match=r"^converting \(v2\.Horizontal.*\) to \(v1\.Horizontal.*\): unknown conversion$"):
+    with pytest.raises(
+        ExpressionFailed, match=r"^converting \(v2\.Horizontal.*\) to \(v1\.Horizontal.*\): unknown conversion$"
+    ):
         require_convertible(first, second, "")
     core, named = (known_registry().builtin(group, "v1", "events") for group in ("", "events.k8s.io"))
-    with pytest.raises(Failed, match='is not suitable for converting to "v1"'):
+    with pytest.raises(ExpressionFailed, match='is not suitable for converting to "v1"'):
         require_convertible(core, named, "")

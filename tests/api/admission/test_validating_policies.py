@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.admission import policy_programs
-from kubechronicle.api.admission.policy_programs import EXHAUSTED, Compiler, Failed, OutOfBudget, Stage
+from kubechronicle.api.admission.policy_programs import (
+    EXHAUSTED,
+    Compiler,
+    EvaluationStage,
+    ExpressionFailed,
+    OutOfBudget,
+)
 from kubechronicle.api.admission.validating_policies import Annotation, Failure, PolicyVerdict, Validator
 from kubechronicle.api.cel.admission import VARIABLE
 from kubechronicle.api.cel.library.authorization import AuthorizerDecision, AuthorizerValue
@@ -139,16 +145,18 @@ def test_the_cost_of_a_variable_counts_where_it_is_read() -> None:
     compiler = Compiler({"variables": [{"name": "v", "expression": "object.list.all(x, x == 0)"}]})
     reading = compiler.compile("variables.v == true", VARIABLE)
     values = {"object": {"list": LONG}}
-    stage = Stage(values, compiler.variables)
+    stage = EvaluationStage(values, compiler.variables)
     assert stage.evaluate(reading) is True
     first = policy_programs.BUDGET - stage.left
     assert stage.evaluate(reading) is True
     assert policy_programs.BUDGET - stage.left - first < 20 < len(LONG) < first
     with pytest.raises(OutOfBudget):
-        Stage(values, compiler.variables, 1000).evaluate(reading)
+        EvaluationStage(values, compiler.variables, 1000).evaluate(reading)
 
 
 def test_an_expression_that_does_not_compile_fails_when_it_is_evaluated() -> None:
     broken = Compiler({}).compile("object ==", VARIABLE)
-    with pytest.raises(Failed, match="compilation error: compilation failed: ERROR: <input>:1:10: Syntax error"):
-        Stage({"object": {}}, {}).evaluate(broken)
+    with pytest.raises(
+        ExpressionFailed, match="compilation error: compilation failed: ERROR: <input>:1:10: Syntax error"
+    ):
+        EvaluationStage({"object": {}}, {}).evaluate(broken)

@@ -13,76 +13,85 @@ from kubechronicle.api.cel.admission import (
     MESSAGE,
     VARIABLE,
     Composition,
-    Offer,
+    OfferedNames,
     environment,
 )
 from kubechronicle.api.cel.errors import ExpressionReport
 from kubechronicle.api.cel.types import CelType
 
-PATCHES = Offer(patches=True)
+PATCHES = OfferedNames(patches=True)
 CONFIGURATION = "Object{spec: Object.spec{replicas: 1, ?paused: optional.none(), list: [Object.spec.list{a: 'b'}]}}"
 
 
 @pytest.mark.parametrize(
     ("expression", "wanted", "offer"),
     [
-        ("object.spec.replicas <= 5 && oldObject == null", CONDITION, Offer()),
-        ("request.userInfo.groups.exists(g, g == 'admins') && request.dryRun", CONDITION, Offer()),
-        ("request.kind.kind == 'Pod' && request.options.any == 1", CONDITION, Offer()),
-        ("namespaceObject.metadata.labels['a'] == 'b' && namespaceObject.status.phase == 'Active'", CONDITION, Offer()),
-        ("authorizer.requestResource.check('get').allowed()", CONDITION, Offer()),
-        ("params.maxReplicas > 1", CONDITION, Offer(params=True)),
-        ("'no more than ' + string(params.maxReplicas)", MESSAGE, Offer(params=True, authorizer=False)),
-        ("object.spec.replicas > 1 ? 'many' : 'few'", ANNOTATION, Offer()),
-        ("null", ANNOTATION, Offer()),
-        ("{'any': [1]}", VARIABLE, Offer()),
+        ("object.spec.replicas <= 5 && oldObject == null", CONDITION, OfferedNames()),
+        ("request.userInfo.groups.exists(g, g == 'admins') && request.dryRun", CONDITION, OfferedNames()),
+        ("request.kind.kind == 'Pod' && request.options.any == 1", CONDITION, OfferedNames()),
+        (
+            "namespaceObject.metadata.labels['a'] == 'b' && namespaceObject.status.phase == 'Active'",
+            CONDITION,
+            OfferedNames(),
+        ),
+        ("authorizer.requestResource.check('get').allowed()", CONDITION, OfferedNames()),
+        ("params.maxReplicas > 1", CONDITION, OfferedNames(params=True)),
+        ("'no more than ' + string(params.maxReplicas)", MESSAGE, OfferedNames(params=True, authorizer=False)),
+        ("object.spec.replicas > 1 ? 'many' : 'few'", ANNOTATION, OfferedNames()),
+        ("null", ANNOTATION, OfferedNames()),
+        ("{'any': [1]}", VARIABLE, OfferedNames()),
         (CONFIGURATION, APPLY_CONFIGURATION, PATCHES),
         ("[JSONPatch{op: 'add', path: '/a', value: Object{}}]", JSON_PATCHES, PATCHES),
         ("true ? [JSONPatch{op: 'remove', path: '/' + jsonpatch.escapeKey('a/b')}] : []", JSON_PATCHES, PATCHES),
     ],
 )
-def test_accepted_expressions(expression: str, wanted: tuple[CelType, ...], offer: Offer) -> None:
+def test_accepted_expressions(expression: str, wanted: tuple[CelType, ...], offer: OfferedNames) -> None:
     assert Composition(False).problem(expression, wanted, offer) == ""
 
 
 @pytest.mark.parametrize(
     ("expression", "wanted", "offer", "problem"),
     [
-        ("object.metadata.name", CONDITION, Offer(), "must evaluate to bool but got dyn"),
-        ("'text'", CONDITION, Offer(), "must evaluate to bool but got string"),
-        ("1", ANNOTATION, Offer(), "must evaluate to one of [string null_type] but got int"),
-        ("timestamp('2024-01-01T00:00:00Z')", MESSAGE, Offer(), "got google.protobuf.Timestamp"),
-        ("[1.0]", CONDITION, Offer(), "must evaluate to bool but got list(double)"),
+        ("object.metadata.name", CONDITION, OfferedNames(), "must evaluate to bool but got dyn"),
+        ("'text'", CONDITION, OfferedNames(), "must evaluate to bool but got string"),
+        ("1", ANNOTATION, OfferedNames(), "must evaluate to one of [string null_type] but got int"),
+        ("timestamp('2024-01-01T00:00:00Z')", MESSAGE, OfferedNames(), "got google.protobuf.Timestamp"),
+        ("[1.0]", CONDITION, OfferedNames(), "must evaluate to bool but got list(double)"),
         ("'x'", APPLY_CONFIGURATION, PATCHES, "must evaluate to Object but got string"),
         ("Object.spec{}", APPLY_CONFIGURATION, PATCHES, "must evaluate to Object but got Object.spec"),
         ("[1]", JSON_PATCHES, PATCHES, "must evaluate to list(JSONPatch) but got list(int)"),
         ("JSONPatch{op: 1}", JSON_PATCHES, PATCHES, "field 'op' is 'string' but provided type is 'int'"),
-        ("Object{}", CONDITION, Offer(), "undeclared reference to 'Object' (in container '')"),
-        ("params.x", CONDITION, Offer(), "undeclared reference to 'params' (in container '')"),
-        ("variables.x", CONDITION, Offer(), "undeclared reference to 'variables' (in container '')"),
-        ("authorizer.path('/').check('get').allowed()", CONDITION, Offer(authorizer=False), "undeclared reference"),
-        ("request.userinfo", CONDITION, Offer(), "undefined field 'userinfo'"),
-        ("object.matches('(')", CONDITION, Offer(), "invalid matches argument"),
-        ("duration('x') > duration('1s')", CONDITION, Offer(), "invalid duration argument"),
-        ("'%d'.format(['x']) == ''", CONDITION, Offer(), "decimal clause can only be used on integers"),
-        ("'%d'.format([1, 2]) == ''", CONDITION, Offer(), "too many arguments supplied to string.format"),
-        ("'%'.format([]) == ''", CONDITION, Offer(), "unexpected end of string"),
-        ("'%s'.format([]) == ''", CONDITION, Offer(), "index 0 out of range"),
-        ("[1, 'a'] == []", CONDITION, Offer(), "expected type 'int' but found 'string'"),
+        ("Object{}", CONDITION, OfferedNames(), "undeclared reference to 'Object' (in container '')"),
+        ("params.x", CONDITION, OfferedNames(), "undeclared reference to 'params' (in container '')"),
+        ("variables.x", CONDITION, OfferedNames(), "undeclared reference to 'variables' (in container '')"),
+        (
+            "authorizer.path('/').check('get').allowed()",
+            CONDITION,
+            OfferedNames(authorizer=False),
+            "undeclared reference",
+        ),
+        ("request.userinfo", CONDITION, OfferedNames(), "undefined field 'userinfo'"),
+        ("object.matches('(')", CONDITION, OfferedNames(), "invalid matches argument"),
+        ("duration('x') > duration('1s')", CONDITION, OfferedNames(), "invalid duration argument"),
+        ("'%d'.format(['x']) == ''", CONDITION, OfferedNames(), "decimal clause can only be used on integers"),
+        ("'%d'.format([1, 2]) == ''", CONDITION, OfferedNames(), "too many arguments supplied to string.format"),
+        ("'%'.format([]) == ''", CONDITION, OfferedNames(), "unexpected end of string"),
+        ("'%s'.format([]) == ''", CONDITION, OfferedNames(), "index 0 out of range"),
+        ("[1, 'a'] == []", CONDITION, OfferedNames(), "expected type 'int' but found 'string'"),
     ],
 )
-def test_rejected_expressions(expression: str, wanted: tuple[CelType, ...], offer: Offer, problem: str) -> None:
+def test_rejected_expressions(expression: str, wanted: tuple[CelType, ...], offer: OfferedNames, problem: str) -> None:
     assert problem in str(Composition(False).problem(expression, wanted, offer))
 
 
 def test_variables_are_known_to_later_expressions() -> None:
     rules = Composition(True)
-    assert "undefined field 'first'" in str(rules.declare("zeroth", "variables.first", Offer()))
-    assert rules.declare("first", "object.spec.containers.map(c, c.image)", Offer()) == ""
-    assert rules.declare("second", "size(variables.first)", Offer()) == ""
-    assert rules.problem("variables.second > 1 && variables.first[0] == 'x'", CONDITION, Offer()) == ""
-    assert "no matching overload" in str(rules.problem("variables.second == 'x'", CONDITION, Offer()))
-    assert rules.problem("variables.zeroth == 'x'", CONDITION, Offer()) == ""  # of an unknown type
+    assert "undefined field 'first'" in str(rules.declare("zeroth", "variables.first", OfferedNames()))
+    assert rules.declare("first", "object.spec.containers.map(c, c.image)", OfferedNames()) == ""
+    assert rules.declare("second", "size(variables.first)", OfferedNames()) == ""
+    assert rules.problem("variables.second > 1 && variables.first[0] == 'x'", CONDITION, OfferedNames()) == ""
+    assert "no matching overload" in str(rules.problem("variables.second == 'x'", CONDITION, OfferedNames()))
+    assert rules.problem("variables.zeroth == 'x'", CONDITION, OfferedNames()) == ""  # of an unknown type
 
 
 def test_mutations_construct_objects() -> None:

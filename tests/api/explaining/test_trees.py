@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kubechronicle.api.explaining.trees import Node, involved_in, owners_in, tree_of, with_owner
+from kubechronicle.api.explaining.trees import TreeNode, involved_in, owners_in, tree_of, with_owner
 
 
-def node(uid: str, *owners: str) -> Node:
-    return Node(uid, "pods", "shop", uid, owners)
+def node(uid: str, *owners: str) -> TreeNode:
+    return TreeNode(uid, "pods", "shop", uid, owners)
 
 
 def test_owners_and_dependents_have_levels() -> None:
@@ -24,7 +24,7 @@ def test_objects_that_own_each_other_come_to_an_end() -> None:
 
 
 def test_an_object_keeps_the_owners_that_it_had() -> None:
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, TreeNode] = {}
     for owners in (("a",), (), ("b", "a")):
         with_owner(nodes, node("p", *owners))
     assert nodes["p"].owners == ("a", "b")

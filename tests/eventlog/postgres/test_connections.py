@@ -323,14 +323,14 @@ async def test_a_full_database_does_not_drop_the_connection_for_appends(
     """Others hold all connections but one, so no notification can be sent as a test of delivery."""
     from kubechronicle.eventlog.postgres import connection as postgres
     from kubechronicle.eventlog.postgres import listener as postgres_listener
-    from kubechronicle.eventlog.postgres.session import Session
+    from kubechronicle.eventlog.postgres.session import PostgresSession
     from kubechronicle.eventlog.postgres_log import PostgresLog
 
     monkeypatch.setattr(postgres_listener, "CHECK_SECONDS", 0.05)
-    opened: list[Session] = []
+    opened: list[PostgresSession] = []
     rejected, has_room = trio.Event(), False
 
-    async def connect() -> Session:
+    async def connect() -> PostgresSession:
         if opened and not has_room:
             rejected.set()
             raise LogUnavailable("sorry, too many clients already")

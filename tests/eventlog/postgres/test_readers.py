@@ -18,7 +18,7 @@ from kubechronicle.eventlog.postgres.connection import connect, migrate_session
 from kubechronicle.eventlog.postgres.locks import APPENDS, MAINTENANCE, held, shared_appends
 from kubechronicle.eventlog.postgres.migrate import FORMER_LOCK, Migration, migrations
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
-from kubechronicle.eventlog.postgres.session import Session
+from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.eventlog.postgres_log import PostgresLog
 from kubechronicle.eventlog.testing import open_stack
 
@@ -29,7 +29,7 @@ FORMER_SHARED_APPENDS = 0x6B63736F
 
 
 @pytest.fixture
-async def reader(database: str, run_sql: RunSql) -> AsyncIterator[Session]:
+async def reader(database: str, run_sql: RunSql) -> AsyncIterator[PostgresSession]:
     """Return a session of a reader, who is no superuser and no owner."""
     exists = f"select from pg_roles where rolname = '{NAME}'"
     create = f"create role {NAME} login in role chronicle_reader"
@@ -39,14 +39,14 @@ async def reader(database: str, run_sql: RunSql) -> AsyncIterator[Session]:
     await session.close()
 
 
-async def take_advisory_locks(reader: Session, mode: str = "") -> None:
+async def take_advisory_locks(reader: PostgresSession, mode: str = "") -> None:
     for key in (FORMER_LOCK, FORMER_SHARED_APPENDS, MAINTENANCE.former, *range(100)):
         await reader.fetch(f"select pg_advisory_lock{mode}($1)", key)
 
 
 @pytest.mark.parametrize("mode", ["", "_shared"])
 async def test_advisory_locks_stop_nothing(
-    reader: Session, shop: Shop, command: Command, replicas: Opener, database: str, mode: str
+    reader: PostgresSession, shop: Shop, command: Command, replicas: Opener, database: str, mode: str
 ) -> None:
     await take_advisory_locks(reader, mode)
     with trio.fail_after(30):
@@ -58,7 +58,7 @@ async def test_advisory_locks_stop_nothing(
         assert await (await replicas()).claim() is not None
 
 
-async def test_a_fresh_database_is_migrated_beside_advisory_locks(reader: Session, empty_database: str) -> None:
+async def test_a_fresh_database_is_migrated_beside_advisory_locks(reader: PostgresSession, empty_database: str) -> None:
     other = await connect(empty_database.replace("postgres@", f"{NAME}@"), application="psql")
     await take_advisory_locks(other)
     session = await connect(empty_database, application="test")
@@ -68,13 +68,13 @@ async def test_a_fresh_database_is_migrated_beside_advisory_locks(reader: Sessio
     await other.close()
 
 
-async def refused(reader: Session, statement: str) -> None:
+async def refused(reader: PostgresSession, statement: str) -> None:
     with pytest.raises(LogError, match=r"permission denied|must be|cannot lock|not a table|is not allowed"):
         await reader.execute(f"begin; {statement}")
     await reader.execute("rollback")
 
 
-async def test_a_reader_can_lock_no_table_and_no_row(reader: Session, database: str, run_sql: RunSql) -> None:
+async def test_a_reader_can_lock_no_table_and_no_row(reader: PostgresSession, database: str, run_sql: RunSql) -> None:
     modes = ("row share", "row exclusive", "share update exclusive", "share", "exclusive", "access exclusive")
     found = "select oid::regclass from pg_class where relkind in ('r', 'p', 'v') and relnamespace ="
     for table in run_sql(f"{found} 'kubechronicle'::regnamespace").splitlines():
@@ -89,7 +89,7 @@ async def test_a_reader_can_lock_no_table_and_no_row(reader: Session, database: 
 
 
 async def test_a_reader_can_end_and_cancel_nothing(
-    reader: Session, replicas: Opener, database: str, run_sql: RunSql
+    reader: PostgresSession, replicas: Opener, database: str, run_sql: RunSql
 ) -> None:
     log: PostgresLog = await replicas()
     claim = await log.claim()
@@ -135,7 +135,7 @@ async def test_a_lost_lock_cancels_the_work(replicas: Opener, run_sql: RunSql) -
 
 
 async def test_a_reader_that_blocks_a_migration_is_ended(
-    reader: Session, database: str, monkeypatch: pytest.MonkeyPatch
+    reader: PostgresSession, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = migrations()
     script = "alter table kubechronicle.log alter column audit_id set default ''"
@@ -159,7 +159,7 @@ async def claimed(sole: SoleAppender) -> None:
 FORGED = ["room", "proof x", "0", "1", "9" * 30, "-1", "x" * 7000, ""]
 
 
-async def test_forged_notifications_change_nothing(reader: Session, replicas: Opener) -> None:
+async def test_forged_notifications_change_nothing(reader: PostgresSession, replicas: Opener) -> None:
     log: PostgresLog = await replicas()
     async with open_stack(log) as stack:
         sole = SoleAppender(log, stack.tail, PostmasterEpoch())
@@ -199,7 +199,9 @@ async def test_shared_appends_need_no_notification(replicas: Opener, monkeypatch
             assert sole.required_revision() is None
 
 
-async def test_a_flood_is_not_listened_to(reader: Session, replicas: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flood_is_not_listened_to(
+    reader: PostgresSession, replicas: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listener, "FLOOD", 50)
     monkeypatch.setattr(listener, "QUIET_SECONDS", 0.2)
     log: PostgresLog = await replicas()
@@ -212,7 +214,7 @@ async def test_a_flood_is_not_listened_to(reader: Session, replicas: Opener, mon
 
 
 async def test_looks_are_paced(autojump_clock: trio.testing.MockClock) -> None:
-    async def no_connection() -> Session:
+    async def no_connection() -> PostgresSession:
         raise AssertionError
 
     paced = listener.Listener(no_connection, trio.Lock(), None)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.actors.admission.chain import CREATE, UPDATE, Attributes, State
+from kubechronicle.actors.admission.chain import CREATE, UPDATE, AdmissionState, Attributes
 from kubechronicle.actors.admission.pods.image_policy import ImagePolicyWebhook
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.api.errors.status import StatusError
@@ -66,7 +66,9 @@ async def admit(wire: Any, outgoing: Outgoing) -> Admit:
             subresource=subresource,
             object=POD,
         )
-        state = State(peek=lambda *place: None, entries=lambda resource, namespace: [], image_reviews=clients[judge])
+        state = AdmissionState(
+            peek=lambda *place: None, entries=lambda resource, namespace: [], image_reviews=clients[judge]
+        )
         await decide_with_answers(lambda: ImagePolicyWebhook().validate(attributes, state))
         return attributes.annotations
 

@@ -16,7 +16,7 @@ import trio.testing
 
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.backoff import Backoff, ask_patiently
-from kubechronicle.http.outgoing.client import Answer, AskError, Client, Outgoing
+from kubechronicle.http.outgoing.client import Answer, AskError, Outgoing, OutgoingClient
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 
 PATIENCE = 60.0
@@ -309,7 +309,7 @@ async def test_requests_in_flight_end_with_the_server(wire: Any) -> None:
     client_pool = Outgoing()
     errors: list[AskError] = []
 
-    async def ask(client: Client) -> None:
+    async def ask(client: OutgoingClient) -> None:
         errors.append(await failing(client.ask()))
 
     async with trio.open_nursery() as askers, trio.open_nursery() as nursery:

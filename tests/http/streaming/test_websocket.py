@@ -6,7 +6,7 @@ import pytest
 from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping
 
-from kubechronicle.http.streaming.websocket import BINARY, FrameReader, Part, message
+from kubechronicle.http.streaming.websocket import BINARY, Part, WebSocketFrameReader, message
 
 MASK = b"\x01\x20\x83\xf4"
 
@@ -36,7 +36,7 @@ def joined(events: list[Part | Event]) -> list[tuple[bytes, bool]]:
 
 def read(data: bytes, step: int) -> tuple[list[Part | Event], Connection]:
     connection = Connection(ConnectionType.SERVER)
-    reader, events = FrameReader(connection), list[Part | Event]()
+    reader, events = WebSocketFrameReader(connection), list[Part | Event]()
     for start in range(0, len(data), step):
         events += [event for event, _ in reader.feed(data[start : start + step])]
     return events, connection

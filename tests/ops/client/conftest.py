@@ -17,7 +17,7 @@ from server_in_thread import InThread, Running, server_in_thread
 from kubechronicle.actors.loops.garbage.collector import GarbageCollector
 from kubechronicle.ops import cli
 from kubechronicle.ops.client import session
-from kubechronicle.ops.client.kubeconfig import Target
+from kubechronicle.ops.client.kubeconfig import ClusterTarget
 
 _namespaces = (f"shop-{number}" for number in itertools.count(1))
 
@@ -67,7 +67,7 @@ def chronicle(
 ) -> Callable[..., Output]:
     """Return a function that runs `kubechronicle …` against the server, as the user of ``token``."""
 
-    def make_transport(target: Target) -> InThread:
+    def make_transport(target: ClusterTarget) -> InThread:
         return InThread(running, target.server.token, target.headers)
 
     monkeypatch.setattr(session, "make_transport", make_transport)

@@ -14,7 +14,8 @@ from typing import cast
 import pytest
 
 from kubechronicle.ops.client.connection import Address, Connection, Disconnected, HttpError, Response
-from kubechronicle.ops.client.transport import HttpTransport, Target
+from kubechronicle.ops.client.kubeconfig import ClusterTarget
+from kubechronicle.ops.client.transport import HttpTransport
 from kubechronicle.ops.errors import OperatorError
 
 CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -105,7 +106,8 @@ def test_only_reads_are_sent_again(method: str, seen: int, monkeypatch: pytest.M
         def close(self) -> None:
             pass
 
-    transport = HttpTransport(cast("Target", SimpleNamespace(server=SimpleNamespace(url="https://a"), plugin=None)))
+    server = SimpleNamespace(url="https://a")
+    transport = HttpTransport(cast("ClusterTarget", SimpleNamespace(server=server, plugin=None)))
     transport._local.connection = Ended()
     monkeypatch.setattr(transport, "_connect", Ended)
     monkeypatch.setattr(transport, "_request", lambda connection, method, *_: connection.request(method))

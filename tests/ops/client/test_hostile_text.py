@@ -16,7 +16,7 @@ from server_in_thread import InThread, Running
 
 from kubechronicle.ops import cli
 from kubechronicle.ops.client import completion, session
-from kubechronicle.ops.client.kubeconfig import Target
+from kubechronicle.ops.client.kubeconfig import ClusterTarget
 from kubechronicle.ops.client.transport import Reply
 
 FORGED = "FORGED revision 666"
@@ -38,7 +38,7 @@ COLOUR = re.compile("\x1b\\[[0-9]{1,2}m")
 class Poisoned(InThread):
     """A transport that appends hostile text to names, keys and values in the answers."""
 
-    def __init__(self, running: Running, target: Target, seed: int) -> None:
+    def __init__(self, running: Running, target: ClusterTarget, seed: int) -> None:
         super().__init__(running, target.server.token, target.headers)
         self._random = random.Random(seed)
         self._share = (0.05, 0.3, 1.0)[seed % 3]

@@ -36,7 +36,7 @@ def document(name: str = "a", *, current: str | None = None, **user: Any) -> dic
     }
 
 
-def load(*arguments: str, **environment: str) -> kubeconfig.Target:
+def load(*arguments: str, **environment: str) -> kubeconfig.ClusterTarget:
     parser = argparse.ArgumentParser()
     kubeconfig.add_flags(parser)
     return kubeconfig.load(parser.parse_args(arguments), environment)

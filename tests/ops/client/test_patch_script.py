@@ -11,7 +11,7 @@ from typing import Any
 
 from kubechronicle.ops.client.comparisons import patch_script
 from kubechronicle.ops.client.kinds import Kind
-from kubechronicle.ops.client.states import State
+from kubechronicle.ops.client.states import ClusterState
 
 CONFIGMAPS = Kind("", "v1", "configmaps", "configmap", "ConfigMap", namespaced=True, verbs=frozenset())
 # Answers with a uid that tells the object, and writes what the others get to the file $SENT.
@@ -28,14 +28,14 @@ def configmap(name: str, uid: str, *owners: tuple[str, str], **data: str) -> dic
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def state(*objects: dict[str, Any]) -> State:
-    found = State()
+def state(*objects: dict[str, Any]) -> ClusterState:
+    found = ClusterState()
     for obj in objects:
         found.add(CONFIGMAPS, obj)
     return found
 
 
-def sent(old: State, new: State, tmp_path: Path) -> tuple[dict[str, Any], str]:
+def sent(old: ClusterState, new: ClusterState, tmp_path: Path) -> tuple[dict[str, Any], str]:
     """Run the script, and return the bodies by the words of their commands, and the script."""
     program, file = tmp_path / "kubectl", tmp_path / "sent"
     program.write_text(STAND_IN)

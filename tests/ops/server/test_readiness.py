@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from kubechronicle.http.health import Health, HealthCheck, Trouble, Unhealthy
+from kubechronicle.http.health import FailingPart, Health, HealthCheck, Unhealthy
 from kubechronicle.ops.server.replica import LATE, report_when_ready
 
 
@@ -43,8 +43,8 @@ async def test_a_late_server_says_why_once(autojump_clock: trio.abc.Clock, caplo
 
 
 def test_an_essential_task_that_fails_is_a_problem() -> None:
-    def troubles() -> Iterator[Trouble]:
-        yield Trouble("task/small", essential=False)
-        yield Trouble("task/tail", essential=True)
+    def troubles() -> Iterator[FailingPart]:
+        yield FailingPart("task/small", essential=False)
+        yield FailingPart("task/tail", essential=True)
 
     assert Health([], troubles=troubles).problem() == "task/tail has failed"

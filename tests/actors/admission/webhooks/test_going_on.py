@@ -9,7 +9,7 @@ import pytest
 from admission.prepared_webhooks import MAPS, Hooks, adding, configure, webhook
 from in_process import InProcess, configmap, open_server
 
-from kubechronicle.actors.admission.chain import Attributes, State
+from kubechronicle.actors.admission.chain import AdmissionState, Attributes
 from kubechronicle.actors.admission.namespace_lifecycle import NamespaceLifecycle
 from kubechronicle.actors.admission.state import HeldLists
 from kubechronicle.eventlog.entries import Entry
@@ -21,7 +21,7 @@ def admitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     admit = NamespaceLifecycle.admit
 
-    def noted(self: NamespaceLifecycle, attributes: Attributes, state: State) -> None:
+    def noted(self: NamespaceLifecycle, attributes: Attributes, state: AdmissionState) -> None:
         names.append(attributes.name)
         admit(self, attributes, state)
 

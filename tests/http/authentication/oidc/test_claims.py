@@ -11,7 +11,7 @@ import pytest
 from openid_server import authenticator
 
 from kubechronicle.http.authentication.oidc import expressions
-from kubechronicle.http.authentication.oidc.claims import CREDENTIAL_ID, Refused
+from kubechronicle.http.authentication.oidc.claims import CREDENTIAL_ID, TokenRejected
 from kubechronicle.http.authentication.oidc.configuration import (
     AuthenticationConfiguration,
     ClaimOrExpression,
@@ -101,7 +101,7 @@ def test_usernames(claims: dict[str, Any], mapping: PrefixedClaimOrExpression, n
     ],
 )
 def test_usernames_rejected(claims: dict[str, Any], mapping: PrefixedClaimOrExpression, why: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRejected) as caught:
         user_of(claims, username=mapping)
     assert why in str(caught.value)
 
@@ -129,7 +129,7 @@ def test_groups(groups: Any, prefix: str, expected: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("groups", "word"), [(42, "number"), ([1], "array"), ({"a": "b"}, "object"), (True, "bool")])
 def test_groups_rejected(groups: Any, word: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRejected) as caught:
         user_of({**JANE, "groups": groups}, groups=GROUPS)
     why = f'oidc: parse groups claim "groups": json: cannot unmarshal {word} into Go value of type string'
     assert str(caught.value) == why
@@ -140,7 +140,7 @@ def test_uids() -> None:
     assert user_of({**JANE, "uid": "007"}, uid=uid).uid == "007"
     assert user_of({**JANE, "uid": None}, uid=uid).uid == ""
     for claims, why in ((JANE, "claim not present"), ({**JANE, "uid": 7}, "cannot unmarshal number")):
-        with pytest.raises(Refused, match=f'oidc: parse uid claim "uid": .*{why}'):
+        with pytest.raises(TokenRejected, match=f'oidc: parse uid claim "uid": .*{why}'):
             user_of(claims, uid=uid)
 
 
@@ -166,10 +166,10 @@ def test_the_token_id_is_in_the_extra(jti: Any, extra: dict[str, Any]) -> None:
 def test_required_claims(claims: dict[str, Any], why: str) -> None:
     rules = (ClaimValidationRule(claim="hd", required_value="example.com"), ClaimValidationRule(claim="empty"))
     assert user_of({**JANE, "hd": "example.com", "empty": ""}, claim_validation_rules=rules).name == "jane"
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRejected) as caught:
         user_of({**JANE, "empty": "", **claims}, claim_validation_rules=rules)
     assert why in str(caught.value)
-    with pytest.raises(Refused, match="empty"):
+    with pytest.raises(TokenRejected, match="empty"):
         user_of({**JANE, "hd": "example.com", "empty": "x"}, claim_validation_rules=rules)
 
 
@@ -255,7 +255,7 @@ def test_username_expressions(claims: dict[str, Any], text: str, value: str) -> 
     ],
 )
 def test_username_expressions_rejected(claims: dict[str, Any], text: str, why: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRejected) as caught:
         user_of(claims, username=expression(text))
     assert why in str(caught.value)
     assert str(caught.value).startswith("oidc: ")
@@ -305,18 +305,20 @@ def test_group_and_extra_expressions(value: Any, text: str, expected: tuple[str,
 )
 def test_group_and_extra_expressions_rejected(value: Any, text: str) -> None:
     claims = {**JANE, "x": value}
-    with pytest.raises(Refused, match="oidc: error evaluating group claim expression: expression must return a string"):
+    with pytest.raises(
+        TokenRejected, match="oidc: error evaluating group claim expression: expression must return a string"
+    ):
         user_of(claims, groups=expression(text))
-    with pytest.raises(Refused, match="expression must return a string or a list of strings"):
+    with pytest.raises(TokenRejected, match="expression must return a string or a list of strings"):
         user_of(claims, extra=(ExtraMapping(key="example.org/x", value_expression=text),))
 
 
 def test_uid_expressions() -> None:
     assert user_of({**JANE, "u": "7"}, uid=ClaimOrExpression(expression="claims.u")).uid == "7"
     assert user_of(JANE, uid=ClaimOrExpression(expression="''")).uid == ""
-    with pytest.raises(Refused, match="uid claim expression must return a string"):
+    with pytest.raises(TokenRejected, match="uid claim expression must return a string"):
         user_of({**JANE, "u": 7}, uid=ClaimOrExpression(expression="claims.u"))
-    with pytest.raises(Refused, match=r"uid claim expression: expression 'claims.u' resulted in error"):
+    with pytest.raises(TokenRejected, match=r"uid claim expression: expression 'claims.u' resulted in error"):
         user_of(JANE, uid=ClaimOrExpression(expression="claims.u"))
 
 
@@ -354,7 +356,7 @@ def test_claim_rules(claims: dict[str, Any], rule: str, holds: bool) -> None:
     if holds:
         assert user_of({**JANE, **claims}, claim_validation_rules=rules).name == "jane"
         return
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRejected) as caught:
         user_of({**JANE, **claims}, claim_validation_rules=rules)
     prefix = "oidc: error evaluating claim validation expression: validation expression"
     assert str(caught.value) == f"{prefix} '{rule}' failed: why it failed"
@@ -365,14 +367,16 @@ def test_claim_rules(claims: dict[str, Any], rule: str, holds: bool) -> None:
     ["claims.hd == 'x'", "claims.foo.bar == 'x'", "claims.username.size() > claims.nothing", "claims.n == 1 / 0"],
 )
 def test_a_rule_without_a_value_rejects(rule: str) -> None:
-    with pytest.raises(Refused, match=r"oidc: error evaluating claim validation expression: expression '.*' resulted"):
+    with pytest.raises(
+        TokenRejected, match=r"oidc: error evaluating claim validation expression: expression '.*' resulted"
+    ):
         user_of(JANE, claim_validation_rules=(ClaimValidationRule(expression=rule),))
 
 
 def test_a_rule_that_costs_too_much_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expressions, "BUDGET", 10_000)
     many = "claims.l.all(a, claims.l.all(b, claims.l.all(c, a + b + c != 'x')))"
-    with pytest.raises(Refused, match="cost limit exceeded"):
+    with pytest.raises(TokenRejected, match="cost limit exceeded"):
         user_of({**JANE, "l": ["a"] * 300}, claim_validation_rules=(ClaimValidationRule(expression=many),))
 
 
@@ -410,7 +414,7 @@ def test_user_rules(rule: str, holds: bool) -> None:
     if holds:
         assert user_of(claims, **parts).name == "jane"
         return
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TokenRejected) as caught:
         user_of(claims, **parts)
     prefix = "oidc: error evaluating user info validation rule: validation expression"
     assert str(caught.value) == f"{prefix} '{rule}' failed: why it failed"
@@ -445,7 +449,7 @@ def test_the_order_of_evaluation() -> None:
     parts: dict[str, Any] = {}
     for part, value, why in failing:
         parts[part] = value
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(TokenRejected) as caught:
             user_of(JANE, **parts)
         assert why in str(caught.value)
 

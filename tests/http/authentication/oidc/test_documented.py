@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from certificates import CA
 
-from kubechronicle.http.authentication.oidc.claims import Mapper, Refused
+from kubechronicle.http.authentication.oidc.claims import Mapper, TokenRejected
 from kubechronicle.http.authentication.oidc.configuration import parse
 from kubechronicle.http.authentication.oidc.validation import compile_configuration
 from kubechronicle.http.authentication.user import User
@@ -64,5 +64,5 @@ def test_accepted_claims(staff: Mapper) -> None:
     ],
 )
 def test_rejected_claims(staff: Mapper, claims: dict[str, object], why: str) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(TokenRejected, match=why):
         staff.user_of({**CLAIMS, **claims})

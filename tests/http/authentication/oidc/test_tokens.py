@@ -16,7 +16,7 @@ from openid_provider import Key, OpenIdProvider, b64
 
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.oidc import tokens, web_keys
-from kubechronicle.http.authentication.oidc.claims import Refused
+from kubechronicle.http.authentication.oidc.claims import TokenRejected
 from kubechronicle.http.authentication.oidc.web_keys import ALGORITHMS, KeySetError, WebKey
 
 ISSUER = "https://auth.example.com"
@@ -97,7 +97,7 @@ def test_other_algorithms_are_rejected(algorithm: str) -> None:
         assert not verified(each, key.web_key())
         token = tokens.parse(each)
         if token is not None:
-            with pytest.raises(Refused, match="unsupported algorithm"):
+            with pytest.raises(TokenRejected, match="unsupported algorithm"):
                 tokens.check(token, issuer=ISSUER, audiences=("my-client",), algorithms=ALGORITHMS, now=NOW)
 
 
@@ -320,7 +320,7 @@ def test_claims_that_pass(changes: dict[str, Any], wanted: dict[str, Any]) -> No
     ],
 )
 def test_claims_that_fail(changes: dict[str, Any], wanted: dict[str, Any], why: str) -> None:
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(TokenRejected, match=why):
         check(changes, **wanted)
 
 

@@ -18,7 +18,7 @@ from kubechronicle.ops import cli
 from kubechronicle.ops.client import session
 from kubechronicle.ops.client.commands import feed
 from kubechronicle.ops.client.feeds import opening, sinks
-from kubechronicle.ops.client.feeds.position import Position, StateFile
+from kubechronicle.ops.client.feeds.position import FeedPosition, StateFile
 
 Chronicle = Callable[..., Any]
 
@@ -114,10 +114,10 @@ def test_a_state_of_another_log_is_refused(
 ) -> None:
     state = tmp_path / "feed.state"
     revision = space("here")
-    StateFile(str(state)).write(Position(revision, "2020-01-01T00:00:00.000000Z"))
+    StateFile(str(state)).write(FeedPosition(revision, "2020-01-01T00:00:00.000000Z"))
     output = chronicle("feed", "-n", shop[0], "--state", str(state), "--no-follow")
     assert (output.code, "the log was restored from a backup, or this is another cluster" in output.err) == (2, True)
-    StateFile(str(state)).write(Position(revision + 10_000_000))
+    StateFile(str(state)).write(FeedPosition(revision + 10_000_000))
     output = chronicle("feed", "-n", shop[0], "--state", str(state), "--no-follow")
     assert (output.code, "but the feed has reached" in output.err) == (2, True)
     state.write_text("{}")
@@ -229,11 +229,11 @@ def test_a_webhook_that_refuses_ends_the_feed_without_moving_the_position(
     handler.answers = [401]
     state = tmp_path / "state"
     revision = space("first")
-    StateFile(str(state)).write(Position(revision - 1))
+    StateFile(str(state)).write(FeedPosition(revision - 1))
     output = chronicle("feed", "-n", shop[0], "--state", str(state), "--no-follow", "--to", url)
     assert output.code == 2
     assert f"answered 401 Unauthorized to revision {revision}; it was not delivered" in output.err
-    assert StateFile(str(state)).read() == Position(revision - 1)
+    assert StateFile(str(state)).read() == FeedPosition(revision - 1)
 
 
 def test_a_feed_gives_up_if_it_shall(

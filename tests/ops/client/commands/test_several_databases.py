@@ -16,7 +16,7 @@ from server_in_thread import InThread, Running, server_in_thread
 from kubechronicle.api.history.positions import SPAN, joined, revisions_of
 from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.feeds.position import Position, StateFile
+from kubechronicle.ops.client.feeds.position import FeedPosition, StateFile
 from kubechronicle.ops.client.revision_reader import RevisionQuery, follow, newest_position, scopes_in
 from kubechronicle.ops.server.databases.units import OtherDatabase
 
@@ -178,7 +178,7 @@ def test_a_feed_misses_no_change_of_a_late_clock(
     write_map(running, space, "seen-first")
     # As if a feed had read the main log only, whose clock is ahead.
     newest = revisions_of(newest_position(Client(InThread(running, ADMIN)), RevisionQuery(scopes_in(space))))
-    StateFile(str(state)).write(Position(joined({0: newest[0], 1: own[1]})))
+    StateFile(str(state)).write(FeedPosition(joined({0: newest[0], 1: own[1]})))
     assert [int(each["metadata"]["name"]) for each in lines(chronicle("feed", *flags).out)] == [made]
 
 
@@ -187,14 +187,14 @@ def test_a_feed_notices_another_log_and_lost_changes(
 ) -> None:
     state = tmp_path / "feed.state"
     flags = ("-n", space, "--noise", "--state", str(state), "--no-follow")
-    StateFile(str(state)).write(Position(joined({0: 10, 1: SPAN + 10**9})))
+    StateFile(str(state)).write(FeedPosition(joined({0: 10, 1: SPAN + 10**9})))
     assert "but the feed has reached" in chronicle("feed", *flags).err
-    StateFile(str(state)).write(Position(joined({0: 10, 3: 3 * SPAN + 1})))
+    StateFile(str(state)).write(FeedPosition(joined({0: 10, 3: 3 * SPAN + 1})))
     assert "is of a database that this server is not given" in chronicle("feed", *flags).err
-    StateFile(str(state)).write(Position(joined({0: 10, 1: SPAN + 1}), "2020-01-01T00:00:00.000000Z"))
+    StateFile(str(state)).write(FeedPosition(joined({0: 10, 1: SPAN + 1}), "2020-01-01T00:00:00.000000Z"))
     assert "was committed at" in chronicle("feed", *flags).err
     running.run(compact, other)
-    StateFile(str(state)).write(Position(joined({0: 10, 1: SPAN + 1})))
+    StateFile(str(state)).write(FeedPosition(joined({0: 10, 1: SPAN + 1})))
     lost = chronicle("feed", *flags)
     assert (lost.code, f"all resources in database {DATABASE} up to " in lost.err) == (2, True)
     assert chronicle("feed", *flags, "--accept-loss").code == 0
