@@ -62,6 +62,7 @@ HTTP_MAY_IMPORT = (
 # The client is a program of its own: it knows the API, and shares leaves with the command line and the server's client.
 CLIENT_MAY_IMPORT = (
     "api",
+    "http.outgoing.answers",
     "http.outgoing.credential_plugins",
     "http.outgoing.kubeconfig",
     "http.outgoing.remote_server",

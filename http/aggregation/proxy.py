@@ -26,6 +26,7 @@ from kubechronicle.http.authentication.user import User
 from kubechronicle.http.context import Context
 from kubechronicle.http.headers import CURRENT, TRACEPARENT
 from kubechronicle.http.messages import SWITCHED, Request, Response, Upgrade
+from kubechronicle.http.outgoing.answers import SWITCHING_PROTOCOLS
 from kubechronicle.http.outgoing.client import AskError
 from kubechronicle.http.proxying.answers import (
     CACHE_CONTROL,
@@ -40,7 +41,6 @@ from kubechronicle.http.proxying.backend_request import BackendDrain, BackendFai
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.switching import (
-    SWITCHING_PROTOCOLS,
     SwitchFailed,
     body_begin,
     pass_through,

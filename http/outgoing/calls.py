@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Sequence
 
 import trio
 
-from kubechronicle.http.outgoing.keep_alive import MAX_HEADERS, BadAnswer, Received
+from kubechronicle.http.outgoing.answers import MAX_HEADERS
+from kubechronicle.http.outgoing.keep_alive import BadAnswer, Received
 from kubechronicle.http.wire.http2.answers import AnswerHead
 from kubechronicle.http.wire.http2.frames import ErrorCode, error_name
 from kubechronicle.http.wire.http2.headers import Entry

@@ -24,7 +24,7 @@ from kubechronicle.http.outgoing.addresses import Reach
 from kubechronicle.http.outgoing.calls import Unprocessed
 from kubechronicle.http.outgoing.errors import AskError as AskError
 from kubechronicle.http.outgoing.errors import failed, shown
-from kubechronicle.http.outgoing.keep_alive import NEVER, BadAnswer, Received, RequestHead
+from kubechronicle.http.outgoing.keep_alive import NEVER, BadAnswer, PreparedHead, Received
 from kubechronicle.http.outgoing.networks import DIRECT, Network, Networks
 from kubechronicle.http.outgoing.pools import Connection, Pool, PoolTarget, target_of
 from kubechronicle.http.outgoing.remote_server import Credentials, RemoteServer, load_credentials
@@ -170,7 +170,7 @@ class OutgoingClient:
         self,
         pool: Pool,
         connection: Connection,
-        head: RequestHead,
+        head: PreparedHead,
         body: bytes,
         method: str,
         url: str,

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-import httptools
 import msgspec
 import trio
 
+from kubechronicle.http.outgoing.answers import SWITCHING_PROTOCOLS, AnswerEnded, AnswerError, AnswerReader
 from kubechronicle.http.wire.heads import request_lines
 from kubechronicle.http.wire.http2.answers import encode_request
 from kubechronicle.http.wire.tls import TLSStream
@@ -74,11 +73,6 @@ class Deadlines:
 
 
 DISCONNECTED: Final = "Server disconnected without sending a response."
-MAX_HEADERS: Final = 64 * 1024
-"""Bytes of the header of an answer, and of the framing of its body."""
-MAX_KNOWN_HEADS: Final = 16
-"""Heads of answers that are kept for each server: at most a record of TLS (16 KiB) each."""
-HEAD_END: Final = b"\r\n\r\n"
 
 
 class BadAnswer(Exception):
@@ -94,7 +88,7 @@ class BadAnswer(Exception):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """An answer: status, headers by names in lower case (the last of equal names), and body."""
+    """An answer: status, headers by names in lower case (values of equal names are joined), and body."""
 
     status: int
     headers: Mapping[str, str]
@@ -104,122 +98,10 @@ class Received(msgspec.Struct, frozen=True):
         return f"Received({self.status}, {len(self.body)} bytes)"  # a body may be confidential
 
 
-class _Answer:
-    """One answer, filled by the parser. Interim answers (1xx) before it are ignored (RFC 9110 §15.2).
-
-    ``status``: 0 until the header is complete. ``surplus``: the server sent more than the answer.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._parser = httptools.HttpResponseParser(self)
-        self._framing = 0
-        self.headers: dict[str, str] = {}
-        self.body = bytearray()
-        self.status = 0
-        self.complete = False
-        self.surplus = False
-        self.problem = ""
-
-    def feed(self, data: bytes) -> None:
-        """Parse some bytes. Raises BadAnswer."""
-        before = len(self.body)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise BadAnswer("the answer changes the protocol") from None
-        except httptools.HttpParserError as error:
-            if not self.complete:
-                raise BadAnswer(f"malformed HTTP response: {error}") from None
-            self.surplus = True
-        # The parser collects a name or a value that has no end: so bytes outside the body are counted.
-        if len(self.body) == before and not self.complete:
-            self._framing += len(data)
-            if self._framing > MAX_HEADERS:
-                self.problem = "the header of the answer is too long"
-        if self.problem:
-            raise BadAnswer(self.problem)
-
-    def on_message_begin(self) -> None:
-        self.surplus = self.complete
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.complete:
-            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
-    def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
-        if self.complete:
-            return
-        if status < 200:
-            self.headers.clear()
-        else:
-            self.status = status
-
-    def on_body(self, data: bytes) -> None:
-        if self.complete or self.problem:
-            return
-        self.body += data
-        if len(self.body) > self._limit:
-            self.problem = f"the answer has more than {self._limit} bytes"
-
-    def on_message_complete(self) -> None:
-        self.complete = self.complete or self.status >= 200
-
-    def received(self) -> Received:
-        return Received(self.status, self.headers, bytes(self.body))
-
-    def end(self) -> None:
-        """Let go of the parser, which refers to this object: so the body is freed at once, not by the collector."""
-        del self._parser
-
-    def ends_with_connection(self) -> bool:
-        """Tell whether the end of the connection ends the body (RFC 9112 §6.3)."""
-        return bool(self.status) and not self.headers.keys() & {"content-length", "transfer-encoding"}
-
-    def is_kept(self) -> bool:
-        """Tell whether the server keeps the connection after a complete answer (RFC 9112 §9.3)."""
-        closed = "close" in self.headers.get("connection", "").lower()
-        return self._parser.get_http_version() == "1.1" and not closed and not self.surplus
-
-
-class KnownHeads:
-    """Heads of answers that the parser has read before.
-
-    Two answers of a webhook differ in their bodies, and in the Date, which stays the same for a second. After the same
-    head, a body of the same length is read in the same way. So nothing has to be parsed again:
-
-        HTTP/1.1 200 OK … content-length: 118 …         parsed, and noted
-        the same bytes, and then 118 bytes              the same status and headers, and the body
-    """
-
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, tuple[int, Mapping[str, str], int]] = {}
-
-    def read(self, data: bytes, limit: int) -> Received | None:
-        """Return the answer in ``data``; None: they must be parsed."""
-        end = data.find(HEAD_END) + len(HEAD_END)
-        known = self._known.get(data[:end])
-        if known is None or known[2] != len(data) - end or known[2] > limit:
-            return None
-        return Received(known[0], known[1], data[end:])
-
-    def note(self, data: bytes, answer: _Answer) -> None:
-        """Note the head of an answer that was parsed from ``data`` alone, and leaves its connection open."""
-        end = data.find(HEAD_END) + len(HEAD_END)
-        length = len(data) - end
-        if answer.headers.get("content-length") != str(length) or data[end:] != answer.body:
-            return  # its body has another framing, or interim answers came before it
-        if len(self._known) >= MAX_KNOWN_HEADS:
-            self._known.clear()
-        self._known[data[:end]] = (answer.status, MappingProxyType(answer.headers), length)
-
-
-class RequestHead(NamedTuple):
+class PreparedHead(NamedTuple):
     """The head of a request without its content-length: the lines of HTTP/1.1, and the header block of HTTP/2."""
 
+    method: str
     lines: bytes
     block: bytes
 
@@ -230,13 +112,12 @@ class KeepAlive:
     def __init__(self, *, idle: float, deadlines: Deadlines) -> None:
         self._kept = idle
         self._deadlines = deadlines
-        self._heads = KnownHeads()
         self._idle: deque[tuple[TLSStream, float]] = deque()
         self._busy: set[TLSStream] = set()
         self._closed = False
 
     async def exchange(
-        self, stream: TLSStream, head: RequestHead, body: bytes, *, limit: int, deadline: float = NEVER
+        self, stream: TLSStream, head: PreparedHead, body: bytes, *, limit: int, deadline: float = NEVER
     ) -> Received:
         """Send a request on a connection that nobody uses, and return the answer.
 
@@ -247,7 +128,7 @@ class KeepAlive:
         self._busy.add(stream)
         self._deadlines.begin(stream, deadline)
         try:
-            answer, reusable = await self._exchanged(stream, request, limit)
+            answer, reusable = await self._exchanged(stream, request, head.method, limit)
             return answer
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             late = not self._deadlines.end(stream)
@@ -260,32 +141,29 @@ class KeepAlive:
             else:
                 await trio.aclose_forcefully(stream)
 
-    async def _exchanged(self, stream: TLSStream, request: bytes, limit: int) -> tuple[Received, bool]:
+    async def _exchanged(self, stream: TLSStream, request: bytes, method: str, limit: int) -> tuple[Received, bool]:
         """Send a request and read the answer. Return it, and whether the connection can be used again."""
         sent = stream.send_nowait(request)
         if sent < len(request):
             await stream.send_all(memoryview(request)[sent:])
-        data = await stream.receive_some()
-        known = self._heads.read(data, limit)
-        if known is not None:
-            return known, True
-        answer, first = _Answer(limit), data
+        answer = AnswerReader(method)
         try:
             while not answer.complete:
-                if not data:
-                    if answer.ends_with_connection():
-                        return answer.received(), False
-                    raise BadAnswer("unexpected EOF" if first else DISCONNECTED, broken=True)
-                answer.feed(data)
-                if not answer.complete:
-                    data = await stream.receive_some()
-            if not answer.is_kept():
-                return answer.received(), False
-            if data is first:
-                self._heads.note(data, answer)
-            return answer.received(), True
+                if data := await stream.receive_some():
+                    answer.feed(data)
+                else:
+                    answer.end()
+                if answer.size > limit:
+                    raise BadAnswer(f"the answer has more than {limit} bytes")
+        except AnswerEnded as error:
+            raise BadAnswer(str(error) if error.begun else DISCONNECTED, broken=True) from None
+        except AnswerError as error:
+            raise BadAnswer(str(error)) from None
         finally:
-            answer.end()
+            answer.release()
+        if answer.status == SWITCHING_PROTOCOLS:
+            raise BadAnswer("the answer changes the protocol")
+        return Received(answer.status, answer.headers(), answer.take()), answer.kept
 
     def _keep(self, stream: TLSStream) -> None:
         """Keep a connection. Those of a burst that nobody has needed since are closed, the oldest first."""
@@ -322,16 +200,16 @@ class Kept(NamedTuple):
     of: KeepAlive
     stream: TLSStream
 
-    async def exchange(self, head: RequestHead, body: bytes, *, limit: int, deadline: float = NEVER) -> Received:
+    async def exchange(self, head: PreparedHead, body: bytes, *, limit: int, deadline: float = NEVER) -> Received:
         """Send a request, and return the answer, as ``KeepAlive.exchange`` does."""
         return await self.of.exchange(self.stream, head, body, limit=limit, deadline=deadline)
 
 
-def request_head(method: str, path: str, fields: Mapping[str, str]) -> RequestHead:
+def request_head(method: str, path: str, fields: Mapping[str, str]) -> PreparedHead:
     """Return the head of a request. Raises BadField.
 
     ``fields``: with the host
     """
     lines = request_lines(method, path, fields.items()).removesuffix(b"\r\n")
     others = {name: value for name, value in fields.items() if name != "host"}
-    return RequestHead(lines + b"content-length: ", encode_request(method, fields["host"], path, others))
+    return PreparedHead(method, lines + b"content-length: ", encode_request(method, fields["host"], path, others))

@@ -20,15 +20,15 @@ from typing import Final
 
 import trio
 
+from kubechronicle.http.outgoing.answers import MAX_HEADERS
 from kubechronicle.http.outgoing.calls import Call, Unprocessed
 from kubechronicle.http.outgoing.keep_alive import (
     DISCONNECTED,
-    MAX_HEADERS,
     NEVER,
     BadAnswer,
     Deadlines,
+    PreparedHead,
     Received,
-    RequestHead,
 )
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.answers import AnswerDecoder, encode_length
@@ -134,7 +134,7 @@ class Multiplexed:
         self._leaving = True
         self._scope.cancel()
 
-    async def exchange(self, head: RequestHead, body: bytes, *, limit: int, deadline: float = NEVER) -> Received:
+    async def exchange(self, head: PreparedHead, body: bytes, *, limit: int, deadline: float = NEVER) -> Received:
         """Send a request, and return the answer. ``limit``: bytes of its body. ``deadline``: trio time. BadAnswer."""
         call = Call(limit)
         self._register(call)
@@ -175,7 +175,7 @@ class Multiplexed:
         call.window, call.reads = self._stream_window, self._reads
         self.calls[call.number] = call
 
-    def _begin(self, call: Call, head: RequestHead, body: bytes) -> None:
+    def _begin(self, call: Call, head: PreparedHead, body: bytes) -> None:
         """Put the head of a request into the output, and its body if the windows have room for it."""
         number, size = call.number, len(body)
         block = b"%b%b%b" % (self._prefix, head.block, encode_length(size))

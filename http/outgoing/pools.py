@@ -21,8 +21,8 @@ from kubechronicle.http.outgoing.keep_alive import (
     Deadlines,
     KeepAlive,
     Kept,
+    PreparedHead,
     Received,
-    RequestHead,
     request_head,
 )
 from kubechronicle.http.outgoing.multiplexed import Multiplexed
@@ -95,7 +95,7 @@ class Connections:
                 return connection
         return self._http1.take()
 
-    async def send(self, head: RequestHead, body: bytes, *, limit: int) -> Received:
+    async def send(self, head: PreparedHead, body: bytes, *, limit: int) -> Received:
         """Send a request, and return the answer. ``limit``: bytes of its body. BadAnswer."""
         for _ in range(ATTEMPTS - 1):
             try:
@@ -243,15 +243,15 @@ class Pool:
         self._deadlines = deadlines
         self._start = start
         self._proxy = HttpProxy(peer.proxy_url, self._proxy_context()) if peer.proxy_url else None
-        self._heads: dict[tuple[object, ...], RequestHead] = kept("heads of outgoing requests")
-        self._known: dict[tuple[str, str], tuple[Mapping[str, str], RequestHead]] = kept("heads of outgoing requests")
+        self._heads: dict[tuple[object, ...], PreparedHead] = kept("heads of outgoing requests")
+        self._known: dict[tuple[str, str], tuple[Mapping[str, str], PreparedHead]] = kept("heads of outgoing requests")
         self._others: dict[Origin, Connections] = {}
         self.authorization = credentials.authorization
         self.own = self._connections(_origin(peer.url), peer.server_name)
         self.in_use = 0
         self.retired = False
 
-    def head(self, method: str, target: PoolTarget, fields: Mapping[str, str]) -> RequestHead:
+    def head(self, method: str, target: PoolTarget, fields: Mapping[str, str]) -> PreparedHead:
         """Return the head of a request. Raises BadField."""
         key = (method, target, *fields.items())
         head = self._heads.get(key)
@@ -266,12 +266,12 @@ class Pool:
             head = self._heads[key] = request_head(method, path, fields)
         return head
 
-    def known_head(self, method: str, url: str, headers: Mapping[str, str]) -> RequestHead | None:
+    def known_head(self, method: str, url: str, headers: Mapping[str, str]) -> PreparedHead | None:
         """Return the head that was noted for these very ``headers``, None if there is none."""
         known = self._known.get((method, url))
         return None if known is None or known[0] is not headers else known[1]
 
-    def note_head(self, method: str, url: str, headers: Mapping[str, str], head: RequestHead) -> None:
+    def note_head(self, method: str, url: str, headers: Mapping[str, str], head: PreparedHead) -> None:
         """Note the head of a request to the server itself, with a body and without a trace."""
         if len(self._known) >= MAX_HEADS:
             self._known.clear()

@@ -23,13 +23,8 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit, urlunsplit
 
 from kubechronicle.actors.fair_share import FairThreads
 from kubechronicle.http.messages import Response
-from kubechronicle.http.proxying.backend_request import (
-    BODILESS,
-    BackendDrain,
-    BackendFailed,
-    BackendHead,
-    BackendRequest,
-)
+from kubechronicle.http.outgoing.answers import BODILESS
+from kubechronicle.http.proxying.backend_request import BackendDrain, BackendFailed, BackendHead, BackendRequest
 
 # -- links -------------------------------------------------------------------------------------------------------------
 #

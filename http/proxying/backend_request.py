@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import httptools
 import trio
 
-from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.http.messages import ClientDisconnected
+from kubechronicle.http.outgoing.answers import SWITCHING_PROTOCOLS, AnswerError, AnswerReader
 from kubechronicle.http.streaming.copying import LOOK, VANISHED, Silence, abort, limit_silence
 from kubechronicle.http.streaming.turns import StreamTurns, of_this_loop
 from kubechronicle.http.wire.heads import BadField, request_lines
@@ -28,8 +27,7 @@ from kubechronicle.http.wire.tls import TLSStream
 
 READ_BYTES: Final = 256 * 1024
 MAX_HEAD: Final = 1024 * 1024
-"""Bytes of an answer's head (net/http: MaxResponseHeaderBytes is 10 MiB)."""
-BODILESS: Final = frozenset({204, 304})
+"""Bytes of an answer's head, and of the framing of its body (net/http: MaxResponseHeaderBytes is 10 MiB)."""
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, OSError)
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -57,7 +55,7 @@ class BackendHead:
 
 
 class BackendRequest:
-    """The request and its answer. The parser's callbacks are `on_*`.
+    """The request and its answer.
 
     ``fields``: those that the server gets with each request.
     ``keep``: takes the connection after a complete answer, if it can be used again. None: it is always closed.
@@ -77,52 +75,8 @@ class BackendRequest:
         self._own_fields = fields
         self._keep = keep
         self._is_sent = False
-        self._surplus = False
         self.is_begun = False
-        self._parser = httptools.HttpResponseParser(self)
-        self._fields: list[tuple[str, str]] = []
-        self._chunks: list[bytes] = []
-        self._head: BackendHead | None = None
-        self._head_complete = False
-        self._complete = False
-        self._problem = ""
-
-    # --- the parser's callbacks ---
-
-    def on_message_begin(self) -> None:
-        if self._head_complete:
-            self._surplus = True
-        else:
-            self._fields = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._head_complete:  # otherwise a trailer field, which is dropped
-            self._fields.append((name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")))
-
-    def on_headers_complete(self) -> None:
-        code = self._parser.get_status_code()
-        if code < 200:
-            return
-        self._head_complete = True
-        declared = next((value for name, value in self._fields if name == "content-length"), "")
-        encodings = [value for name, value in self._fields if name == "transfer-encoding"]
-        chunked = bool(encodings)
-        if any(each.lower() != "chunked" for each in encodings) or len(encodings) > 1:
-            self._problem = f"unsupported transfer encoding: {go_quote(', '.join(encodings))}"
-        length = int(declared) if declared.isdecimal() and not chunked else None
-        self._head = BackendHead(code, self._fields, length)
-        if self.method == "HEAD" or code in BODILESS:
-            self._complete = True
-
-    def on_body(self, body: bytes) -> None:
-        if self._complete:
-            self._surplus = True
-        else:
-            self._chunks.append(body)
-
-    def on_message_complete(self) -> None:
-        if self._head_complete:
-            self._complete = True
+        self._answer = AnswerReader(method, most_head=MAX_HEAD)
 
     # --- the request ---
 
@@ -170,18 +124,14 @@ class BackendRequest:
 
     async def receive_head(self) -> BackendHead:
         """Return the head of the final answer; interim ones are dropped. Raises BackendFailed."""
-        received = 0
-        while self._head is None:
-            data = await self._receive()
-            if not data:
-                raise BackendFailed("unexpected EOF" if received else "EOF")
-            received += len(data)
-            if received > MAX_HEAD + READ_BYTES:
-                raise BackendFailed("net/http: server response headers exceeded the limit; aborted")
-            self._feed(data)
-        if self._problem:
-            raise BackendFailed(self._problem)
-        return self._head
+        answer = self._answer
+        while not answer.status:
+            self._feed(await self._receive())
+        if answer.status == SWITCHING_PROTOCOLS:
+            raise BackendFailed("unexpected answer 101 Switching Protocols")
+        declared = next((value for name, value in answer.fields if name == "content-length"), "")
+        fields = [(name, value if value.isascii() else _decoded(value)) for name, value in answer.fields]
+        return BackendHead(answer.status, fields, int(declared) if declared.isdecimal() else None)
 
     async def _receive(self, turns: StreamTurns | None = None) -> bytes:
         try:
@@ -196,13 +146,12 @@ class BackendRequest:
             raise BackendFailed(f"read: {_reason(error)}") from None
 
     def _feed(self, data: bytes) -> None:
-        self.is_begun = True
+        """Take bytes of the answer, or the end of the connection (b"")."""
+        self.is_begun = self.is_begun or bool(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            if not self._complete:
-                raise BackendFailed(f"malformed HTTP response: {error}") from None
-            self._surplus = True
+            self._answer.feed(data) if data else self._answer.end()
+        except AnswerError as error:
+            raise BackendFailed(str(error)) from None
 
     def body(self) -> AnswerBody:
         """Return the body. It owns the stream from now on."""
@@ -210,41 +159,30 @@ class BackendRequest:
 
     async def next_part(self) -> bytes:
         """Return the next bytes of the body; b"" after its end. Raises BackendFailed."""
-        assert self._head is not None
-        while not self._chunks and not self._complete:
-            data = await self._receive(of_this_loop())
-            if not data:
-                if self._head.length is None and not self._is_chunked():
-                    self._complete = self._surplus = True  # the connection is over
-                    break
-                raise BackendFailed("unexpected EOF")
-            self._feed(data)
-        chunks, self._chunks = self._chunks, []
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        while not (part := self._answer.take()) and not self._answer.complete:
+            self._feed(await self._receive(of_this_loop()))
+        return part
 
     def whole_body(self) -> bytes | None:
         """Return the body if all of it has arrived already, and give the connection up. Otherwise None."""
-        if not self._complete:
+        if not self._answer.complete:
             return None
-        body = b"".join(self._chunks)
-        self._chunks = []
+        body = self._answer.take()
         self.release()
         return body
 
     def release(self) -> None:
         """Keep the connection for other requests if that is possible, else close it. The request is over."""
-        if self._keep is not None and self._is_reusable():
+        if self._keep is not None and self._is_sent and self._answer.kept:
             self._keep(self._stream)
         else:
             close_now(self._stream)
+        self._answer.release()
 
-    def _is_reusable(self) -> bool:
-        if not (self._complete and self._is_sent) or self._surplus or self._chunks or self._head is None:
-            return False
-        return self._parser.get_http_version() == "1.1" and "close" not in self._head.get("connection").lower()
 
-    def _is_chunked(self) -> bool:
-        return any(name == "transfer-encoding" for name, _ in self._fields)
+def _decoded(value: str) -> str:
+    """Return a field as UTF-8, as this server sends it; other bytes stay as they are."""
+    return value.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 class BackendDrain(Protocol):

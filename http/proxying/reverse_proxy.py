@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from kubechronicle.api.errors import status
 from kubechronicle.http.messages import SWITCHED, Request, Response
+from kubechronicle.http.outgoing.answers import SWITCHING_PROTOCOLS
 from kubechronicle.http.proxying.answers import (
     CACHE_CONTROL,
     HOP_BY_HOP,
@@ -29,7 +30,6 @@ from kubechronicle.http.proxying.backend_request import BackendDrain, BackendFai
 from kubechronicle.http.proxying.dialing import BackendServer, DialError
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.switching import (
-    SWITCHING_PROTOCOLS,
     SwitchFailed,
     body_begin,
     pass_through,

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import trio
 
 from kubechronicle.http.messages import Request, Upgrade
+from kubechronicle.http.outgoing.answers import SWITCHING_PROTOCOLS, AnswerError, AnswerReader
 from kubechronicle.http.proxying.backend_request import BackendFailed, BackendHead, BackendRequest
 from kubechronicle.http.proxying.dialing import BackendServer
-from kubechronicle.http.streaming.copying import CHUNK, GONE, copy_both, receive_or_end
+from kubechronicle.http.streaming.copying import GONE, copy_both, receive_or_end
 from kubechronicle.http.wire.heads import BadField, answer_lines, check_fields, request_lines
 from kubechronicle.http.wire.tls import TLSStream
 
-SWITCHING_PROTOCOLS: Final = 101
-MAX_HEAD: Final = 64 * 1024
 MAX_ERROR_BODY: Final = 1 << 20
-MAX_ERROR_CHUNKS: Final = 4096
-"""Chunks of such a body; the rest is dropped. Each is a microsecond of work."""
-MAX_CHUNK_HEAD: Final = 1024
+"""Bytes of an answer that is no upgrade, with the framing of its body; the rest is dropped."""
 ERROR_WAIT: Final = 10.0
 """Seconds for the rest of an answer that is no upgrade (kube-apiserver's upgrade proxy)."""
-_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: [^\r\n]*)?")
 
 
 class SwitchFailed(Exception):
@@ -32,15 +27,16 @@ class SwitchFailed(Exception):
 
 
 class SwitchedHead(NamedTuple):
-    """The head of an answer. Names of ``fields`` are as received; ``rest``: the bytes received after it."""
+    """The head of an answer. ``fields``: names in lower case. ``rest``: of an upgrade, the bytes received after it."""
 
     status: int
     fields: list[tuple[str, str]]
     rest: bytes
+    answer: AnswerReader
 
     def get(self, name: str) -> str:
         """Return the first field of this name (in lower case), or ""."""
-        return next((value for key, value in self.fields if key.lower() == name), "")
+        return next((value for key, value in self.fields if key == name), "")
 
 
 async def switch(
@@ -71,27 +67,26 @@ async def send_upgrade(stream: trio.abc.Stream, request: bytes) -> SwitchedHead:
         await stream.send_all(request)
     except GONE as error:
         raise SwitchFailed(f"error sending request: {error}") from None
-    received = b""
-    while (end := received.find(b"\r\n\r\n")) < 0:
-        data = await receive_or_end(stream)
-        if not data:
-            raise SwitchFailed("unexpected EOF" if received else "EOF")
-        received += data
-        if len(received) > MAX_HEAD + CHUNK:
-            raise SwitchFailed("the head of the answer is too long")
-    first, *lines = received[:end].split(b"\r\n")
-    found = _STATUS.fullmatch(first)
-    if found is None:
-        raise SwitchFailed(f"malformed HTTP response {first[:60].decode('latin-1')!r}")
-    fields = []
-    for line in lines:
-        name, _, value = line.partition(b":")
-        fields.append((name.decode("latin-1").strip(), value.decode("latin-1").strip()))
+    answer = AnswerReader("GET")
     try:
-        check_fields(fields)
+        while not answer.status:
+            await _receive(stream, answer)
+        check_fields(answer.fields)
+    except AnswerError as error:
+        raise SwitchFailed(str(error)) from None
     except BadField as error:
         raise SwitchFailed(f"malformed HTTP response: {error}") from None
-    return SwitchedHead(int(found[1]), fields, received[end + 4 :])
+    return SwitchedHead(answer.status, answer.fields, answer.rest or b"", answer)
+
+
+async def _receive(stream: trio.abc.Stream, answer: AnswerReader) -> int:
+    """Take the next bytes of an answer, or its end. Return their number. AnswerError."""
+    data = await receive_or_end(stream)
+    if data:
+        answer.feed(data)
+    else:
+        answer.end()
+    return len(data)
 
 
 async def pass_through(upgrade: Upgrade, stream: trio.abc.Stream, head: SwitchedHead, *, draining: trio.Event) -> None:
@@ -104,30 +99,12 @@ async def pass_through(upgrade: Upgrade, stream: trio.abc.Stream, head: Switched
 
 async def read_error(stream: trio.abc.Stream, head: SwitchedHead) -> bytes:
     """Return the body of an answer that is no upgrade, as far as it comes within bounds."""
-    length = head.get("content-length")
-    wanted = min(int(length), MAX_ERROR_BODY) if length.isdecimal() else MAX_ERROR_BODY
-    body = bytearray(head.rest)
-    with trio.move_on_after(ERROR_WAIT):
-        while len(body) < wanted and (data := await receive_or_end(stream)):
-            body += data
-    if "chunked" in head.get("transfer-encoding").lower():
-        return _unchunked(bytes(body))
-    return bytes(body[:wanted])
-
-
-def _unchunked(body: bytes) -> bytes:
-    parts: list[bytes] = []
-    at = 0
-    while len(parts) < MAX_ERROR_CHUNKS and (end := body.find(b"\r\n", at, at + MAX_CHUNK_HEAD)) >= 0:
-        try:
-            length = int(body[at:end].split(b";")[0], 16)
-        except ValueError:
-            break
-        if length <= 0:
-            break
-        parts.append(body[end + 2 : end + 2 + length])
-        at = end + 2 + length + 2
-    return b"".join(parts)
+    received, answer = 0, head.answer
+    with trio.move_on_after(ERROR_WAIT), contextlib.suppress(AnswerError):
+        while not answer.complete and received < MAX_ERROR_BODY:
+            received += await _receive(stream, answer)
+    answer.release()
+    return answer.take()[:MAX_ERROR_BODY]
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to a server, for a program that runs once. httptools parses the responses.
+"""One HTTP/1.1 connection to a server, for a program that runs once.
 
 ``http.client`` would do the same. But it imports the parsers of e-mail, which takes a fifth of the start of a command.
 """
@@ -11,14 +11,12 @@ import ssl
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-import httptools
+from kubechronicle.http.outgoing.answers import SWITCHING_PROTOCOLS, AnswerEnded, AnswerError, AnswerReader
 
 RECEIVED_AT_ONCE: Final = 65536
 MAX_HEAD: Final = 256 * 1024
 """Bytes of the head of a response, and of the framing between two parts of its body."""
 PORTS: Final = {"http": 80, "https": 443}
-# Responses whose head announces a body that does not follow, or that is no part of HTTP (RFC 9110 §9.3.2, §9.3.6).
-WITHOUT_BODY: Final = frozenset({"HEAD", "CONNECT"})
 
 
 class HttpError(Exception):
@@ -48,7 +46,7 @@ class Address(NamedTuple):
         return self.authority.removesuffix(f":{PORTS[self.scheme]}")
 
 
-class Connection:
+class ServerConnection:
     """One connection, opened at once. OSError, HttpError.
 
     ``context``, ``name``: TLS, and the name in the server's certificate
@@ -74,12 +72,14 @@ class Connection:
         if response.status != 200:
             raise HttpError(f"the proxy {self._address.proxy} rejected the connection: HTTP status {response.status}")
 
-    def request(self, method: str, path: str, fields: Iterable[tuple[str, str]], body: bytes | None) -> Response:
+    def request(
+        self, method: str, path: str, fields: Iterable[tuple[str, str]], body: bytes | None
+    ) -> ArrivingResponse:
         """Send a request and return the response, of which the head has arrived. OSError, HttpError."""
         length = (("Content-Length", str(len(body))),) if body is not None else ()
         return self._exchange(method, path, (*fields, *length), body or b"")
 
-    def _exchange(self, method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes) -> Response:
+    def _exchange(self, method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes) -> ArrivingResponse:
         lines = [f"{method} {target} HTTP/1.1", f"Host: {self._address.host_field}"]
         lines += [f"{name}: {value}" for name, value in fields]
         if " " in target or any("\r" in line or "\n" in line or "\0" in line for line in lines):
@@ -89,9 +89,7 @@ class Connection:
         except UnicodeEncodeError as error:
             raise HttpError(f"the request has the character {error.object[error.start]!r}, not of Latin-1") from None
         self._socket.sendall(head + body)
-        response = Response(self._socket, has_body=method not in WITHOUT_BODY)
-        response.receive_head()
-        return response
+        return ArrivingResponse(self._socket, method)
 
     @property
     def has_ended(self) -> bool:
@@ -107,34 +105,35 @@ def _ascii(host: str) -> str | bytes:
     return host.encode() if host.isascii() else host
 
 
-class Response:
+class ArrivingResponse:
     """The response to a request, as it arrives. The methods raise OSError and HttpError.
 
-    ``status``: 0 until its head has arrived. Interim responses (1xx) are skipped.
     ``headers``: by name in lower case
-    ``kept``: another request may follow on the connection, when the body was read
     """
 
-    def __init__(self, connection: socket.socket, *, has_body: bool) -> None:
-        self._socket, self._has_body = connection, has_body
-        self._parser = httptools.HttpResponseParser(self)
+    def __init__(self, connection: socket.socket, method: str) -> None:
+        """Receive the head."""
+        self._socket = connection
+        self._answer = AnswerReader(method, most_head=MAX_HEAD)
         self._body = bytearray()
-        self._framing = 0
-        self._complete = self._surplus = self._persistent = False
-        self.status = 0
-        self.headers: dict[str, str] = {}
+        while not self._answer.status:
+            self._receive()
+        if self.status == SWITCHING_PROTOCOLS:
+            raise HttpError("the response changes the protocol")
+        self.headers = self._answer.headers()
+
+    @property
+    def status(self) -> int:
+        return self._answer.status
 
     @property
     def kept(self) -> bool:
-        return self._complete and self._persistent and not self._surplus
-
-    def receive_head(self) -> None:
-        while not self.status:
-            self._receive()
+        """True if another request may follow on the connection."""
+        return self._answer.kept
 
     def body(self, limit: int) -> bytes:
         """Return the body, or more than ``limit`` bytes of its beginning."""
-        while not self._complete and len(self._body) <= limit:
+        while not self._answer.complete and len(self._body) <= limit:
             self._receive()
         return bytes(self._body)
 
@@ -143,7 +142,7 @@ class Response:
         searched = 0
         while True:
             end = self._body.find(b"\n", searched) + 1
-            if end or len(self._body) > limit or self._complete:
+            if end or len(self._body) > limit or self._answer.complete:
                 line = bytes(self._body[: end or len(self._body)])
                 del self._body[: len(line)]
                 searched = 0
@@ -156,54 +155,12 @@ class Response:
 
     def _receive(self) -> None:
         data = self._socket.recv(RECEIVED_AT_ONCE)
-        if not data:
-            return self._end()
-        before = len(self._body)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise HttpError("the response changes the protocol") from None
-        except httptools.HttpParserError as error:
-            if not self._complete:
-                raise HttpError(f"the response is not HTTP: {error}") from None
-            self._surplus = True
-        self._framing = 0 if len(self._body) > before else self._framing + len(data)
-        if self._framing > MAX_HEAD and not self._complete:
-            raise HttpError("the head of the response is too long")
-
-    def _end(self) -> None:
-        """Accept the end of the connection, if it ends the body (RFC 9112 §6.3)."""
-        if not self.status:
-            raise HttpError("the response breaks off") if self._framing else Disconnected("the server closed it")
-        if self.headers.keys() & {"content-length", "transfer-encoding"}:
-            raise HttpError("the response breaks off")
-        self._complete = self._surplus = True
-
-    # -- called by the parser -----------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        self._surplus = self._surplus or self._complete
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.status:  # a trailer, or another response
-            return
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
-
-    def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
-        if self.status:
-            return
-        if status < 200:
-            self.headers.clear()
-        else:
-            self.status = status
-            self._persistent = self._parser.should_keep_alive()
-            self._complete = not self._has_body
-
-    def on_body(self, data: bytes) -> None:
-        if not self._complete:
-            self._body += data
-
-    def on_message_complete(self) -> None:
-        self._complete = self._complete or self.status > 0
+            self._answer.feed(data) if data else self._answer.end()
+        except AnswerEnded as error:
+            if error.begun:
+                raise HttpError("the response breaks off") from None
+            raise Disconnected("the server closed it") from None
+        except AnswerError as error:
+            raise HttpError(str(error)) from None
+        self._body += self._answer.take()

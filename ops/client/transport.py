@@ -17,7 +17,14 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from kubechronicle.http.outgoing.remote_server import Credentials, load_credentials
-from kubechronicle.ops.client.connection import PORTS, Address, Connection, Disconnected, HttpError, Response
+from kubechronicle.ops.client.connection import (
+    PORTS,
+    Address,
+    ArrivingResponse,
+    Disconnected,
+    HttpError,
+    ServerConnection,
+)
 from kubechronicle.ops.client.kubeconfig import HOW_TO_NAME, ClusterTarget
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.version import program_version
@@ -81,7 +88,7 @@ class HttpTransport:
         return reply
 
     def _send_once(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
-        idle: Connection | None = getattr(self._local, "connection", None)
+        idle: ServerConnection | None = getattr(self._local, "connection", None)
         try:
             if idle is not None and idle.has_ended:
                 idle.close()
@@ -109,7 +116,7 @@ class HttpTransport:
             raise OperatorError(self._explain(error)) from None
 
     def _exchange(
-        self, connection: Connection, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+        self, connection: ServerConnection, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> Reply:
         """Return the reply, and keep the connection for the next request if it is whole."""
         self._local.connection = None
@@ -124,15 +131,15 @@ class HttpTransport:
                 connection.close()
 
     def _request(
-        self, connection: Connection, method: str, path: str, headers: Mapping[str, str], body: bytes | None
-    ) -> Response:
+        self, connection: ServerConnection, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> ArrivingResponse:
         fields = [("User-Agent", f"{USER_AGENT}/{program_version()}"), *headers.items(), *self._target.headers]
         authorization = self._load_credentials().authorization
         if authorization:
             fields.append(("Authorization", authorization))
         return connection.request(method, self._prefix + path, fields, body)
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> ServerConnection:
         credentials, parts, server = self._load_credentials(), self._parts, self._target.server
         proxy = urlsplit(server.proxy_url) if server.proxy_url else None
         if proxy is not None and proxy.scheme != "http":
@@ -144,7 +151,7 @@ class HttpTransport:
             parts.port or PORTS[parts.scheme],
             (proxy.hostname or "", proxy.port or 80) if proxy is not None else None,
         )
-        return Connection(address, context=credentials.context, name=server.server_name or host, timeout=TIMEOUT)
+        return ServerConnection(address, context=credentials.context, name=server.server_name or host, timeout=TIMEOUT)
 
     def _load_credentials(self) -> Credentials:
         with self._lock:
@@ -176,7 +183,7 @@ class HttpTransport:
         return f"no response from {url}: {error or type(error).__name__}"
 
 
-def _reply(response: Response) -> Reply:
+def _reply(response: ArrivingResponse) -> Reply:
     """Return a whole response. TooLarge."""
     body = response.body(MAX_REPLY)
     if response.headers.get("content-encoding") == "gzip":
@@ -190,7 +197,7 @@ def _reply(response: Response) -> Reply:
     return Reply(response.status, response.headers, body)
 
 
-def _lines(connection: Connection, response: Response) -> Iterator[bytes]:
+def _lines(connection: ServerConnection, response: ArrivingResponse) -> Iterator[bytes]:
     with closing(connection), suppress(OSError, HttpError):  # the caller restarts a watch that breaks off
         for line in response.lines(MAX_REPLY):
             if len(line) > MAX_REPLY:

@@ -154,29 +154,6 @@ async def test_answers_that_cannot_be_used(
     assert await ask(kept) == (200, b"{}")
 
 
-async def test_answers_with_a_known_head_have_their_own_bodies(kept: Connections, peer: Peer) -> None:
-    for body in (b"{}", b"[]", b"12", b"{}"):
-        peer.pieces = [OK.replace(b"{}", body)]
-        assert await ask(kept) == (200, body)
-    peer.pieces = [OK.replace(b"h: 2", b"h: 3"), b"}"]
-    assert await ask(kept) == (200, b"{}}")
-
-
-async def test_an_answer_with_a_known_head_in_two_parts(kept: Connections, peer: Peer) -> None:
-    for pieces in ([OK], [OK[:-2], b"[]"], [OK[:-1], b"]"], [OK]):
-        peer.pieces = pieces
-        assert await ask(kept) == (200, b"".join(pieces)[-2:])
-    assert peer.connections == 1
-
-
-async def test_a_known_head_may_be_too_long_for_another_request(kept: Connections) -> None:
-    head = request_head("POST", "/", {"host": "localhost"})
-    assert head is not None
-    assert (await kept.send(head, b"{}", limit=2)).body == b"{}"
-    with pytest.raises(BadAnswer, match="more than 1"):
-        await kept.send(head, b"{}", limit=1)
-
-
 async def test_a_late_answer_ends_its_connection(nursery: trio.Nursery, peer: Peer, authority: Any) -> None:
     deadlines = Deadlines()
     nursery.start_soon(deadlines.run)

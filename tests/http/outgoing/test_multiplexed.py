@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from kubechronicle.http.outgoing import multiplexed
-from kubechronicle.http.outgoing.keep_alive import BadAnswer, Deadlines, RequestHead, request_head
+from kubechronicle.http.outgoing.keep_alive import BadAnswer, Deadlines, PreparedHead, request_head
 from kubechronicle.http.outgoing.pools import Connections
 from kubechronicle.http.wire.http2 import frames
 from kubechronicle.http.wire.http2.frames import ErrorCode, FrameReader, Setting, frame, number_frame
@@ -118,7 +118,7 @@ async def kept(nursery: trio.Nursery, peer: Peer, authority: Any) -> AsyncIterat
     made.close()
 
 
-def head() -> RequestHead:
+def head() -> PreparedHead:
     found = request_head("POST", "/review?timeout=1s", {"host": "localhost:1", "accept": "x/y"})
     assert found is not None
     return found

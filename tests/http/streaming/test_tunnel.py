@@ -48,7 +48,10 @@ async def test_a_tunnel_carries_bytes_in_binary_messages() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "status"),
-    [(b"HTTP/1.1 101 Switching Protocols\r\nA: b\r\n\r\nrest", 101), (b"HTTP/1.0 403\r\n\r\n", 403)],
+    [
+        (b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\nA: b\r\n\r\nrest", 101),
+        (b"HTTP/1.0 403\r\n\r\n", 403),
+    ],
 )
 async def test_the_head_of_an_answer(answer: bytes, status: int) -> None:
     near, far = memory_stream_pair()

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from kubechronicle.ops.client.connection import Address, Connection, Disconnected, HttpError, Response
+from kubechronicle.ops.client.connection import Address, ArrivingResponse, Disconnected, HttpError, ServerConnection
 from kubechronicle.ops.client.kubeconfig import ClusterTarget
 from kubechronicle.ops.client.transport import HttpTransport
 from kubechronicle.ops.errors import OperatorError
@@ -22,7 +22,7 @@ CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @contextmanager
-def connected(*answers: bytes) -> Iterator[Connection]:
+def connected(*answers: bytes) -> Iterator[ServerConnection]:
     """Connect to a server that sends one answer per request, and then closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -34,7 +34,7 @@ def connected(*answers: bytes) -> Iterator[Connection]:
 
         threading.Thread(target=serve, daemon=True).start()
         address = Address("http", "127.0.0.1", listener.getsockname()[1])
-        made = Connection(address, context=CONTEXT, name="", timeout=20)
+        made = ServerConnection(address, context=CONTEXT, name="", timeout=20)
         yield made
         made.close()
 
@@ -99,7 +99,7 @@ def test_only_reads_are_sent_again(method: str, seen: int, monkeypatch: pytest.M
     class Ended:
         has_ended = False
 
-        def request(self, method: str, *_: object) -> Response:
+        def request(self, method: str, *_: object) -> ArrivingResponse:
             sent.append(method)
             raise Disconnected("the server closed it")
 
