@@ -1,4 +1,4 @@
-"""Errors of files in the data directory: the operator's, and reported in one line."""
+"""The data directory: how it is made, and errors of its files, which are the operator's and reported in one line."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from kubechronicle.ops.errors import OperatorError
 _MISTAKES: Final = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENOSPC, errno.EDQUOT}
 )
+
+
+def make_data_dir(data_dir: Path) -> None:
+    """Make the directory if it is missing. Git ignores a new one: it has private keys, often within a checkout."""
+    if not data_dir.is_dir():
+        data_dir.mkdir(parents=True, exist_ok=True)
+        (data_dir / ".gitignore").write_text("*\n")
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kubechronicle.ops.data_dir import make_data_dir
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.locks import locked
 
@@ -110,7 +111,8 @@ class Pki:
         """Make pairs that are missing, expire or do not fit. Return the names of these. Raise OperatorError."""
         made: list[str] = []
         try:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+            make_data_dir(self.data_dir)
+            self.directory.mkdir(exist_ok=True, mode=0o755)
             with locked(self.directory / ".lock", wait=True):
                 authority = self._authority(made)
                 serving = self._load("apiserver")

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.servers import sharing_keys
+from kubechronicle.ops.data_dir import make_data_dir
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.locks import locked
 from kubechronicle.ops.pki import write_whole
@@ -100,7 +101,8 @@ def place(directory: Path, name: str, files: dict[str, str]) -> bool:
     """Write the files of a pair. Return whether any was missing. OperatorError: the directory has others."""
     changed = False
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        make_data_dir(directory.parent)
+        directory.mkdir(exist_ok=True, mode=0o755)
         with locked(directory / ".lock", wait=True):
             for file in SHARED[name]:
                 path, text = directory / file, files[file]

@@ -34,6 +34,7 @@ from kubechronicle.ops import pki, terminal
 from kubechronicle.ops.cluster.builds import Builds, Say
 from kubechronicle.ops.cluster.components import OURS, USERS, Api, Component, components, page
 from kubechronicle.ops.cluster.programs import find, find_or_build
+from kubechronicle.ops.data_dir import make_data_dir
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.listening.addresses import try_port
 
@@ -147,7 +148,8 @@ def _folders(arguments: argparse.Namespace) -> tuple[Path | None, Path]:
     """Return the folder of --programs, and that of the cluster, which is made."""
     folder = Path(arguments.data_dir).expanduser().absolute()
     try:
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        make_data_dir(folder)
+        (folder / "logs").mkdir(exist_ok=True)
     except OSError as error:
         raise OperatorError(f"--data-dir: cannot make {folder / 'logs'}: {error.strerror}") from None
     return Path(arguments.programs).expanduser() if arguments.programs else None, folder

@@ -32,6 +32,7 @@ import trio
 
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
+from kubechronicle.ops.data_dir import make_data_dir
 from kubechronicle.ops.errors import OperatorError, PostgresFailed
 from kubechronicle.ops.locks import Held, locked
 from kubechronicle.ops.postgres.cluster import DatabaseCluster, environment, launch_command, prepare, socket_url
@@ -84,7 +85,7 @@ async def starting_postgres(data_dir: Path, failures: TaskFailures | None = None
     """
     account = failures if failures is not None else TaskFailures()
     try:
-        await trio.Path(data_dir).mkdir(parents=True, exist_ok=True)
+        await trio.to_thread.run_sync(make_data_dir, data_dir)
         with locked(data_dir / "postgres.lock", wait=False):
             server = _Postmaster(await trio.to_thread.run_sync(prepare, data_dir))
             async with trio.open_nursery() as nursery:
