@@ -84,11 +84,12 @@ say "$sdist, $wheel and $bom are good"
 
 # The tag, and the image with its labels, are the last steps of a release: of a commit, so they are told and not done.
 version=$("$python" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')
+# Without a URL there is no label, either: an empty one would tell tools a wrong place.
 url=$("$python" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"].get("urls", {}).get("Source", ""))')
 say "once the commit is on the main branch:"
 cat <<COMMANDS
 git tag --sign --message "kubechronicle $version" v$version && git push origin v$version
 podman build --file ops/install/Containerfile --timestamp "\$(git log -1 --format=%ct v$version)" \\
-  --build-arg VERSION=$version --build-arg REVISION="\$(git rev-parse v$version^{commit})" --build-arg SOURCE=$url \\
-  --tag kubechronicle:$version .
+  --build-arg VERSION=$version --build-arg REVISION="\$(git rev-parse v$version^{commit})" \\
+  ${url:+--label org.opencontainers.image.source=$url }--tag kubechronicle:$version .
 COMMANDS

@@ -36,7 +36,7 @@ sys.exit(int(connection.recv(8) or b"70"))
 """
 NAMES = ("kubechronicle", "kubectl-chronicle")
 # Commands that become kubectl, or go on until they are ended: they run as programs of their own.
-ITSELF = ("at", "because", "feed", "ui", "up")
+ITSELF = ("at", "because", "feed", "serve", "ui", "up")
 
 
 def write_callers(folder: Path, path: Path) -> None:
