@@ -1,9 +1,12 @@
-"""Start-up time and memory of a server: ``python -m kubechronicle.ops.bench.start [--objects N]``.
+"""Start-up time and memory of a server: ``python -m kubechronicle.ops.bench.start [--objects N | --ephemeral]``.
 
 Fills a new server with N ConfigMaps of 1 KB through its API, restarts it --runs times, and lists all ConfigMaps. Prints
 
     ready     seconds from exec until /readyz answers 200 over TLS: on the new directory, and on the full one
     memory    MiB of the server and of Postgres: empty, filled, started again, after the lists
+
+With --ephemeral, it starts servers of `serve --ephemeral` instead: the first with a prepared process of its own, --runs
+others after it, ten at once, and resets one of them that has 20 new objects. Memory is then the proportional set size.
 
 Memory is resident memory. For Postgres, whose processes share buffers, it is the proportional set size: memory shared
 by n processes counts 1/n for each. "at most" is the peak since the start.
@@ -30,13 +33,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kubechronicle.ops.bench import report
-from kubechronicle.ops.development.server_process import ServerProcess, descendants, memory_mib, resident_mib
+from kubechronicle.ops.development.server_process import ServerProcess, Stat, descendants, memory_mib, resident_mib
 
 NAMESPACE = "bench-start"
 SIZE = 1024  # bytes of data of each ConfigMap
 WRITERS = 8  # connections that fill the server
 SETTLE_SECONDS = 2.0  # of rest before memory is read
 POLL_INTERVAL = 0.005  # seconds between requests for /readyz
+AT_ONCE = 10  # ephemeral servers
+RESET_OBJECTS, RESETS = 20, 20
+TEMPLATE = b"ops/ephemeral/template.py"  # in the command line of the prepared process and its forks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +157,74 @@ def lists(client: Client, count: int) -> Iterator[float]:
             yield time.monotonic() - began
 
 
+def measure_ephemeral(options: argparse.Namespace, home: Path, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield label and value of each measurement of ephemeral servers."""
+    # The prepared process depends on PYTHONPATH, so this run begins one of its own, which no other run uses.
+    own = str(home / "none")
+    variables, arguments = {"PYTHONPATH": own}, ["--ephemeral", "--ephemeral-linger=20s", *arguments]
+    with contextlib.ExitStack() as stack:
+
+        def new(name: str) -> ServerProcess:
+            server = ServerProcess(home / name, arguments=arguments, environment=variables)
+            stack.callback(server.close)
+            return server
+
+        yield "ready, the first", f"{new('first').start().ready_after:.2f} s"
+        nexts = [new(f"next-{number}").start() for number in range(options.runs)]
+        yield "ready, the next", _seconds([each.ready_after for each in nexts])
+        imports, forks = _processes(own)
+        cpu = statistics.median(stat.own for stat in forks)
+        yield "CPU", f"{sum(stat.own for stat in imports):.2f} s for imports, {cpu:.2f} s for each server"
+        stack.close()
+        while _processes(own)[1]:
+            time.sleep(POLL_INTERVAL)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            began = time.monotonic()
+            servers = list(pool.map(ServerProcess.start, [new(f"one-of-ten-{number}") for number in range(AT_ONCE)]))
+            yield f"ready, {AT_ONCE} at once", f"all in {time.monotonic() - began:.2f} s"
+        time.sleep(SETTLE_SECONDS)
+        forks = _processes(own)[1]
+        every = memory_mib([stat for stat in descendants(1) if _has(stat, "environ", own.encode())])
+        yield "memory of one", f"{memory_mib(forks) / AT_ONCE:.0f} MiB, with all helpers {every / AT_ONCE:.0f} MiB"
+        client = Client(servers[0], (home / "tokens.csv").read_text().partition(",")[0])
+        yield f"reset of {RESET_OBJECTS} objects", _milliseconds(list(resets(client)))
+
+
+def _processes(variable: str) -> tuple[list[Stat], list[Stat]]:
+    """Return the prepared process that began with the value of a variable in a list, and its servers."""
+    all_of_them = [stat for stat in descendants(1) if _has(stat, "environ", variable.encode())]
+    forked = {stat.pid: stat for stat in all_of_them if _has(stat, "cmdline", TEMPLATE)}
+    # The parent of a server is its watcher, whose parent is the prepared process.
+    servers = [stat for stat in forked.values() if stat.parent in forked and forked[stat.parent].parent in forked]
+    return [stat for stat in forked.values() if stat.parent not in forked], servers
+
+
+def _has(stat: Stat, file: str, text: bytes) -> bool:
+    try:
+        return text in Path(f"/proc/{stat.pid}/{file}").read_bytes()
+    except OSError:
+        return False
+
+
+def resets(client: Client) -> Iterator[float]:
+    """Create objects and reset the server, repeatedly; yield the seconds of each reset."""
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": "x" * SIZE}}
+    with contextlib.closing(client.connection()) as connection:
+        client.send(connection, "POST", "/ephemeral/mark")
+        for _ in range(RESETS):
+            for number in range(RESET_OBJECTS):
+                named = json.dumps(body | {"metadata": {"name": f"object-{number}"}}).encode()
+                client.send(connection, "POST", "/api/v1/namespaces/default/configmaps", named)
+            began = time.monotonic()
+            client.send(connection, "POST", "/ephemeral/reset")
+            yield time.monotonic() - began
+
+
+def _milliseconds(times: Sequence[float]) -> str:
+    median, least, most = (1000 * each for each in (statistics.median(times), min(times), max(times)))
+    return f"{median:.1f} ms (of {len(times)}: {least:.1f} to {most:.1f})"
+
+
 def _seconds(times: Sequence[float]) -> str:
     if not times:
         return "none"
@@ -158,17 +232,15 @@ def _seconds(times: Sequence[float]) -> str:
 
 
 @contextlib.contextmanager
-def our_server(options: argparse.Namespace) -> Iterator[tuple[ServerProcess, str]]:
-    """Return a server that is not started, and the token of an administrator."""
+def temporary(options: argparse.Namespace) -> Iterator[tuple[Path, str, list[str]]]:
+    """Yield a directory, the token of an administrator, and the arguments with which servers accept it."""
     home = Path(tempfile.mkdtemp(prefix="kubechronicle-start-", dir=options.directory))
     home.chmod(0o755)  # under root, Postgres runs as another user, who needs access
     token, tokens = secrets.token_hex(16), home / "tokens.csv"
     tokens.write_text(f'{token},bench,bench,"system:masters"\n')
-    server = ServerProcess(home / "data", arguments=["--token-auth-file", str(tokens), *options.serve_argument])
     try:
-        yield server, token
+        yield home, token, ["--token-auth-file", str(tokens), *options.serve_argument]
     finally:
-        server.close()
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -176,8 +248,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m kubechronicle.ops.bench.start", description="Measure start-up and memory of a server."
     )
+    parser.add_argument("--ephemeral", action="store_true", help="measure servers of serve --ephemeral")
     parser.add_argument("--objects", type=int, default=10_000, help="ConfigMaps of 1 KB (default 10000)")
-    parser.add_argument("--runs", type=int, default=5, help="starts on the full directory (default 5)")
+    parser.add_argument(
+        "--runs", type=int, default=5, help="starts on the full directory, or after the first (default 5)"
+    )
     parser.add_argument("--lists", type=int, default=10, help="lists of all ConfigMaps (default 10)")
     parser.add_argument("--directory", type=Path, help="parent of the data directory (default: /tmp)")
     parser.add_argument("--serve-argument", action="append", default=[], help="a further argument of the server")
@@ -189,8 +264,14 @@ def main(argv: Sequence[str] | None = None, write: Callable[[str], object] = pri
     options = parse_arguments(argv)
     command = shlex.join(["python", "-m", "kubechronicle.ops.bench.start", *argv])
     write(report.preamble(command, note=""))
-    with our_server(options) as (server, token):
-        for label, value in measure(server, token, options):
+    with temporary(options) as (home, token, arguments), contextlib.ExitStack() as stack:
+        if options.ephemeral:
+            measured = measure_ephemeral(options, home, arguments)
+        else:
+            server = ServerProcess(home / "data", arguments=arguments)
+            stack.callback(server.close)
+            measured = measure(server, token, options)
+        for label, value in measured:
             write(f"{label:24} {value}")
     return 0
 
