@@ -61,6 +61,11 @@ class GroupVersionKind(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
+def resource_value(rt: ResourceType) -> dict[str, str]:
+    """Return the GroupVersionResource of a type, as reviews and expressions have it."""
+    return {"group": rt.group, "version": rt.version, "resource": rt.plural}
+
+
 class WriteKind(msgspec.Struct, frozen=True):
     """The part of a request that rules look at, but for the object's name.
 

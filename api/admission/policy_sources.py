@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from kubechronicle.api.admission.matching import Labels, Rules, Selectors, WriteKind, kind_of
+from kubechronicle.api.admission.matching import Labels, Rules, Selectors, WriteKind, kind_of, resource_value
 from kubechronicle.api.cel.library.authorization import AuthorizerQuestion, AuthorizerValue, Decide, ResourceCheck
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.label_selectors import selector_from_spec
@@ -207,9 +207,9 @@ def request_value(request: PolicyRequest, matched: ResourceType) -> dict[str, An
     return {
         "uid": "",
         "kind": _kind(matched, request.subresource),
-        "resource": _resource(matched),
+        "resource": resource_value(matched),
         "requestKind": _kind(request.rt, request.subresource),
-        "requestResource": _resource(request.rt),
+        "requestResource": resource_value(request.rt),
         **{name: value for name, value in optional.items() if value},
         "operation": request.operation,
         "userInfo": request.user,
@@ -223,10 +223,6 @@ def request_value(request: PolicyRequest, matched: ResourceType) -> dict[str, An
 def _kind(rt: ResourceType, subresource: str) -> dict[str, str]:
     group, version, kind = kind_of(rt, subresource) or (rt.group, rt.version, rt.kind)
     return {"group": group, "version": version, "kind": kind}
-
-
-def _resource(rt: ResourceType) -> dict[str, str]:
-    return {"group": rt.group, "version": rt.version, "resource": rt.plural}
 
 
 def namespace_value(namespace: ReadOnlyObject) -> dict[str, Any]:

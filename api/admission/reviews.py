@@ -15,7 +15,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 
-from kubechronicle.api.admission.matching import GroupVersionKind
+from kubechronicle.api.admission.matching import GroupVersionKind, resource_value
 from kubechronicle.api.codecs import unstructured
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
@@ -118,19 +118,15 @@ def _kinds(
     subresource: str,
 ) -> bytes:
     """Return the beginning of a request, up to the resource that the client named."""
-    fields: dict[str, Any] = {"kind": _kind(kind), "resource": _resource(rt)}
+    fields: dict[str, Any] = {"kind": _kind(kind), "resource": resource_value(rt)}
     if subresource:
         fields["subResource"] = fields["requestSubResource"] = subresource
-    fields["requestKind"], fields["requestResource"] = _kind(requested_kind), _resource(requested)
+    fields["requestKind"], fields["requestResource"] = _kind(requested_kind), resource_value(requested)
     return orjson.dumps(fields)[:-1]
 
 
 def _kind(kind: GroupVersionKind) -> dict[str, str]:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
-
-
-def _resource(rt: ResourceType) -> dict[str, str]:
-    return {"group": rt.group, "version": rt.version, "resource": rt.plural}
 
 
 _HEADS: Final = {

@@ -294,3 +294,33 @@ def aggregate(causes: Sequence[Cause]) -> str:
     if len(listed) < len(causes):
         texts.append(f"and {len(causes) - len(listed)} more")
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+class BoundedCauses:
+    """Causes, as many as an answer may show. ``full``: more are left out."""
+
+    __slots__ = ("_room", "found", "full")
+
+    def __init__(self) -> None:
+        self.found: list[Cause] = []
+        self.full = False
+        self._room = MOST_CAUSE_TEXT
+
+    def add(self, cause: Cause) -> None:
+        """Append a cause, unless the list is full."""
+        if not self.full:
+            self.found.append(cause)
+            self._room -= len(cause.field)
+            self.full = len(self.found) >= MOST_CAUSES or self._room < 0
+
+    def extend(self, causes: Iterable[Cause]) -> None:
+        """Append causes until the list is full. A generator makes no further ones."""
+        if self.full:
+            return
+        for cause in causes:
+            self.add(cause)
+            if self.full:
+                return
+
+    def __len__(self) -> int:
+        return len(self.found)

@@ -72,7 +72,7 @@ def _compare(
     """Compare two present values, and note their differences as those of an element."""
     more: FieldSet | None
     less: FieldSet | None
-    if old.__class__ is dict and new.__class__ is dict and _splits(kind):
+    if old.__class__ is dict and new.__class__ is dict and splits(kind):
         if not node or (len(node) == 1 and SELF in node):
             return  # it stays a map, and the fields below it do not count
         more, less = {}, {}
@@ -88,7 +88,7 @@ def _compare(
         removed[element] = less
 
 
-def _splits(kind: Type) -> bool:
+def splits(kind: Type) -> bool:
     """Return whether field managers own the members of maps of a type one by one."""
     if isinstance(kind, ObjectType | MapType):
         return not kind.atomic

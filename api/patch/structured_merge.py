@@ -12,6 +12,7 @@ from operator import itemgetter, or_
 from typing import Any, Final
 
 from kubechronicle.api.managed_fields import path_elements
+from kubechronicle.api.managed_fields.changes import splits
 from kubechronicle.api.managed_fields.field_sets import SELF, FieldSet
 from kubechronicle.api.schema.equality import same_json
 from kubechronicle.api.schema.types import ATOMIC, MAP, AnyType, ListType, MapType, ObjectType, Scalar, Type
@@ -41,12 +42,6 @@ def member_type(kind: Type, name: str) -> Type:
     return kind if isinstance(kind, AnyType) and kind.deduced else _OPAQUE
 
 
-def _separable(kind: Type) -> bool:
-    if isinstance(kind, ObjectType | MapType):
-        return not kind.atomic
-    return isinstance(kind, AnyType) and kind.deduced
-
-
 # -- merge ------------------------------------------------------------------------------------------------------------
 
 
@@ -56,7 +51,7 @@ def merge(live: Any, applied: Any, kind: Type, depth: int = 0) -> Any:
     Items of sets and keyed lists have the order of ``applied``; items only in ``live`` keep their position. Raises
     NoPathElement for an item without a name. ``depth``: the maps around both.
     """
-    if _separable(kind):
+    if splits(kind):
         # Null takes the other side's form: it does not empty a map.
         decisive = live if applied is MISSING or applied is None else applied
         if isinstance(decisive, dict):
@@ -103,7 +98,7 @@ def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> Any:
     An item only in ``live`` stays before its successor there. A shared item takes its position from ``applied``.
     """
     if _in_step(live, applied, kind):
-        if _separable(kind.item) and _LEAVES.issuperset(map(type, chain.from_iterable(map(dict.values, applied)))):
+        if splits(kind.item) and _LEAVES.issuperset(map(type, chain.from_iterable(map(dict.values, applied)))):
             return list(map(or_, live, applied))
         pairs = (merge(held, item, kind.item) for held, item in zip(live, applied, strict=True))
         return [item for item in pairs if item is not MISSING] or MISSING
@@ -175,7 +170,7 @@ def remove(value: Any, fields: FieldSet, kind: Type) -> Any:
         return items or None
     if value.__class__ is not dict:
         return value
-    if not _separable(kind):
+    if not splits(kind):
         return None
     kept = {}
     for name, item in value.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kubechronicle.api.codecs import json, yaml
@@ -206,6 +207,11 @@ def decode_delete_options(obj: Any) -> Object:
     return obj
 
 
+def patch_refused(shown: Callable[[], str], why: str) -> status.StatusError:
+    """Return the 422 on the field ``patch``, with the value ``shown``."""
+    return status.invalid("", "", "", [invalid_value("patch", shown(), why)])
+
+
 def decode_patched(
     rt: ResourceType,
     obj: Any,
@@ -220,9 +226,7 @@ def decode_patched(
     422 on the field ``patch``, with the value ``shown``, if the result cannot be decoded.
     """
 
-    def refused(why: str) -> status.StatusError:
-        return status.invalid("", "", "", [invalid_value("patch", shown(), why)])
-
+    refused = partial(patch_refused, shown)
     if not isinstance(obj, dict):
         raise refused(not_an_object(obj))
     if obj.get("apiVersion") in (None, ""):
@@ -293,9 +297,7 @@ def convert_patched(
     So its apiVersion and kind are ignored, and wrong types have other errors.
     """
 
-    def refused(why: str) -> status.StatusError:
-        return status.invalid("", "", "", [invalid_value("patch", shown(), why)])
-
+    refused = partial(patch_refused, shown)
     for name in ("apiVersion", "kind"):
         if not isinstance(obj.get(name, ""), str | None):
             raise refused("cannot convert int64 to string" if type(obj[name]) is int else "unrecognized type: string")

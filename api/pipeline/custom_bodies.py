@@ -8,6 +8,7 @@ Numbers keep their form until the object is stored: 1.0 is a change of 1, but bo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kubechronicle.api.codecs.errors import Complaints
@@ -16,7 +17,6 @@ from kubechronicle.api.custom.schema.defaults import TooManyDefaultsError
 from kubechronicle.api.custom.schema.embedded import MalformedError, coerce_root
 from kubechronicle.api.custom.version import CustomVersion
 from kubechronicle.api.errors import status
-from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.pipeline import bodies, body_types
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import repeated_keys
@@ -64,9 +64,7 @@ def decode_patched(
     422 on the field ``patch``, with the value ``shown``, if the result cannot be decoded.
     """
 
-    def refused(why: str) -> status.StatusError:
-        return status.invalid("", "", "", [invalid_value("patch", shown(), why)])
-
+    refused = partial(bodies.patch_refused, shown)
     if not isinstance(obj, dict):
         raise refused(bodies.not_an_object(obj))
     obj = numbers.as_decoded(obj)

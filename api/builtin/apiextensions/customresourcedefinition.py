@@ -35,12 +35,12 @@ from kubechronicle.api.builtin.apiextensions.validation_versions import (
     selectable_fields,
     subresources,
 )
-from kubechronicle.api.builtin.apiextensions.where import Causes, SchemaPatterns, Where
+from kubechronicle.api.builtin.apiextensions.where import SchemaPatterns, Where
 from kubechronicle.api.builtin.common.cell_text import Since, is_true
 from kubechronicle.api.builtin.common.checks import immutable, one_of
 from kubechronicle.api.builtin.common.kind import BuiltinKind
 from kubechronicle.api.builtin.common.printer import CREATED_AT, NAME, Column, Printer, name_of, wide
-from kubechronicle.api.errors.field_errors import Cause, go_quote, invalid_value, required
+from kubechronicle.api.errors.field_errors import BoundedCauses, Cause, go_quote, invalid_value, required
 from kubechronicle.api.meta import metadata
 from kubechronicle.api.strategy.strategy import MOST_WARNINGS, Check, Strategy, status_update
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
@@ -120,7 +120,7 @@ def validate_definition_change(new: Object, old: Object) -> list[Cause]:
 def validate_definition_status(new: Object, old: Object | None) -> list[Cause]:
     """Return the problems of a status, which is all that an update of the status checks."""
     accepted = (new.get("status") or {}).get("acceptedNames") or {}
-    found = Causes()
+    found = BoundedCauses()
     found.extend(validation_names.resource_names(accepted, Where.of("status").child("acceptedNames")))
     return found.found
 
@@ -139,7 +139,7 @@ def _stored_versions(new: Object) -> list[Cause]:
     where, stored = Where.of("status").child("storedVersions"), (new.get("status") or {}).get("storedVersions")
     if not stored:
         return [invalid_value(where, stored, "must have at least one stored version")]
-    found = Causes()
+    found = BoundedCauses()
     places = {name: index for index, name in enumerate(stored)}
     for version in new["spec"].get("versions") or ():
         name = version.get("name", "")
@@ -183,7 +183,7 @@ class _Spec:
         )
         self._patterns = SchemaPatterns()
         self._own_subresources = any(version.get("subresources") is not None for version in form.versions)
-        self._found = Causes()
+        self._found = BoundedCauses()
 
     def check(self) -> list[Cause]:
         spec, where, found = self._spec, self._where, self._found

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kubechronicle.api.builtin.apiextensions.hub import every, has_default
-from kubechronicle.api.builtin.apiextensions.where import Causes, Where
+from kubechronicle.api.builtin.apiextensions.where import Where
 from kubechronicle.api.custom.numbers import as_decoded
-from kubechronicle.api.errors.field_errors import Cause, aggregate, invalid_value
+from kubechronicle.api.errors.field_errors import BoundedCauses, Cause, aggregate, invalid_value
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema.equality import encoded
 from kubechronicle.api.values.objects import Object
@@ -117,7 +117,7 @@ class _Place:
 
 class _DefaultsCheck:
     def __init__(self, rules: RuleCheck, *, pruned: bool) -> None:
-        self.causes = Causes()
+        self.causes = BoundedCauses()
         self._rules = rules
         self._pruned = pruned
 

@@ -14,8 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kubechronicle.api.builtin.apiextensions.validation_rules import RULES, RuleCheck, Site, rule_forms
-from kubechronicle.api.builtin.apiextensions.where import Causes, Where
-from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, not_supported, required
+from kubechronicle.api.builtin.apiextensions.where import Where
+from kubechronicle.api.errors.field_errors import (
+    BoundedCauses,
+    Cause,
+    forbidden,
+    invalid_value,
+    not_supported,
+    required,
+)
 from kubechronicle.api.values.objects import Object
 
 TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
@@ -61,8 +68,8 @@ def check(schema: Object, where: Where, demands: OpenApiDemands, rules: RuleChec
 
 class _Walk:
     def __init__(self, demands: OpenApiDemands, rules: RuleCheck | None) -> None:
-        self.causes = Causes()
-        self.of_rules = Causes()
+        self.causes = BoundedCauses()
+        self.of_rules = BoundedCauses()
         self._demands = demands
         self._rules = rules
 

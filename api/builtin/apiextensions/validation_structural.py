@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubechronicle.api.builtin.apiextensions.where import Causes, SchemaPatterns, Where
-from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
+from kubechronicle.api.builtin.apiextensions.where import SchemaPatterns, Where
+from kubechronicle.api.errors.field_errors import BoundedCauses, Cause, forbidden, invalid_value, required
 from kubechronicle.api.values.objects import Object
 
 ROOT: Final = "at the root"
@@ -68,7 +68,7 @@ def _items(schema: Object) -> Object | None:
 
 class _StructuralCheck:
     def __init__(self, patterns: SchemaPatterns) -> None:
-        self.causes = Causes()
+        self.causes = BoundedCauses()
         self._patterns = patterns
 
     def invariants(self, schema: Object, level: str, where: Where) -> None:

@@ -11,10 +11,9 @@ such bound; definitions in use have about a hundred instructions a pattern.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from kubechronicle.api.errors.field_errors import MOST_CAUSE_TEXT, MOST_CAUSES, Cause, Path
+from kubechronicle.api.errors.field_errors import Path
 
 # -- paths and causes -------------------------------------------------------------------------------------------------
 
@@ -61,35 +60,6 @@ class Where(Path):
 
     def __hash__(self) -> int:
         return hash(str(self))
-
-
-class Causes:
-    """A list of causes that stops growing at the bounds of an answer. ``full``: more causes are left out."""
-
-    __slots__ = ("_room", "found", "full")
-
-    def __init__(self) -> None:
-        self.found: list[Cause] = []
-        self.full = False
-        self._room = MOST_CAUSE_TEXT
-
-    def add(self, cause: Cause) -> None:
-        """Append a cause, unless the list is full."""
-        if self.full:
-            return
-        self.found.append(cause)
-        self._room -= len(cause.field)
-        self.full = len(self.found) >= MOST_CAUSES or self._room < 0
-
-    def extend(self, causes: Iterable[Cause]) -> None:
-        """Append causes until the list is full."""
-        for cause in causes:
-            if self.full:
-                return
-            self.add(cause)
-
-    def __len__(self) -> int:
-        return len(self.found)
 
 
 # -- patterns ---------------------------------------------------------------------------------------------------------

@@ -5,13 +5,12 @@ Source: Kubernetes' ``registry/core/serviceaccount``, ``apis/core`` and ``pkg/pr
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from kubechronicle.api.builtin.common.cell_text import Since
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, age_of, name_of
+from kubechronicle.api.builtin.common.printer import AGE, NAME, Printer, aged
 from kubechronicle.api.strategy.strategy import Strategy
-from kubechronicle.api.values.objects import Object, ReadOnlyObject
+from kubechronicle.api.values.objects import Object
 
 
 def keep_names_of_secrets(new: Object) -> None:
@@ -34,10 +33,6 @@ def service_account_warnings(new: Object, old: Object | None) -> list[str]:
     return [_OLD_MOUNTABLE] if noted else []
 
 
-def _cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
-    return [name_of(obj), age_of(obj, since)]
-
-
 KIND: Final = BuiltinKind(
     resource="serviceaccounts",
     strategy=Strategy(
@@ -47,5 +42,5 @@ KIND: Final = BuiltinKind(
         prepare_update=lambda new, old: keep_names_of_secrets(new),
         warnings=service_account_warnings,
     ),
-    printer=Printer((NAME, AGE), _cells),
+    printer=Printer((NAME, AGE), aged),
 )

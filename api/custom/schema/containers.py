@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.custom.schema.failures import BoundedCauses, Failures, bad_value, go_value
+from kubechronicle.api.custom.schema.failures import Failures, bad_value, go_value
 from kubechronicle.api.custom.schema.ratcheting import Correlated
 from kubechronicle.api.custom.schema.structure import (
     CONTAINERS,
@@ -21,7 +21,7 @@ from kubechronicle.api.custom.schema.structure import (
     path_text,
 )
 from kubechronicle.api.custom.schema.tables import Check, Table, apply_ratcheted
-from kubechronicle.api.errors.field_errors import MOST_CAUSES, Cause, duplicate, invalid_value
+from kubechronicle.api.errors.field_errors import MOST_CAUSES, BoundedCauses, Cause, duplicate, invalid_value
 
 # -- list types --------------------------------------------------------------------------------------------------------
 #

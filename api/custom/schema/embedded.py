@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kubechronicle.api.custom.schema.failures import BoundedCauses, BoundedPaths, bad_value
+from kubechronicle.api.custom.schema.failures import BoundedPaths, bad_value
 from kubechronicle.api.custom.schema.structure import CONTAINERS, SchemaNode, Where, child, index, key, path_text
-from kubechronicle.api.errors.field_errors import Cause, invalid_value, required
+from kubechronicle.api.errors.field_errors import BoundedCauses, Cause, invalid_value, required
 from kubechronicle.api.meta import metadata as object_meta
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.schema import check

@@ -9,7 +9,7 @@ So a rejected alternative costs little, also at a path of a megabyte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from kubechronicle.api.custom.schema.structure import Where, path_text
@@ -183,26 +183,6 @@ MAX_UNKNOWN: Final = 10_000
 
 MAX_UNKNOWN_TEXT: Final = 1024 * 1024
 """Characters of all collected paths."""
-
-
-class BoundedCauses:
-    """Causes, as many as an answer may show. ``full``: more are left out."""
-
-    __slots__ = ("_room", "found", "full")
-
-    def __init__(self) -> None:
-        self.found: list[Cause] = []
-        self.full = False
-        self._room = MOST_CAUSE_TEXT
-
-    def extend(self, causes: Iterable[Cause]) -> None:
-        """Append causes until the list is full. A generator makes no further ones."""
-        for cause in causes:
-            self.found.append(cause)
-            self._room -= len(cause.field)
-            self.full = len(self.found) >= MOST_CAUSES or self._room < 0
-            if self.full:
-                return
 
 
 class BoundedPaths:

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.reading.reads import Listed
+from kubechronicle.api.history.revisions import group_and_plural
 from kubechronicle.eventlog.measures import DURATIONS, Histogram, MeasuredLog, add_to
 from kubechronicle.eventlog.postgres.clocks import Clocks
 from kubechronicle.eventlog.postgres.servers import DatabaseSize
@@ -56,12 +57,6 @@ class ClockCollector(Collector):
 _RESOURCE: Final = ("group", "resource")
 _ROUND_TRIP: Final = ("operation", "group", "resource")
 _SAMPLE: Final = 16
-
-
-def _named(resource: str) -> tuple[str, str]:
-    """Return (group, plural) of a resource such as ``leases.coordination.k8s.io``."""
-    plural, _, group = resource.partition(".")
-    return group, plural
 
 
 class SizeCollector(Collector):
@@ -140,7 +135,7 @@ class StorageCollector(Collector):
                 if (found := log.round_trips.get((operation, resource))) is not None:
                     seconds.merge(found.seconds)
                     failed += found.failures
-            labels = (operation, *_named(resource))
+            labels = (operation, *group_and_plural(resource))
             add_to(durations, labels, seconds)
             total.add_metric(labels, seconds.number)
             if failed:
@@ -160,9 +155,9 @@ class StorageCollector(Collector):
         for view in views:
             count, some = view.count(), view.page("", None, _SAMPLE)
             former.add_metric([view.resource], count)
-            objects.add_metric(_named(view.resource), count)
+            objects.add_metric(group_and_plural(view.resource), count)
             average = sum(len(entry.json) for entry in some) / len(some) if some else 0.0
-            sizes.add_metric(_named(view.resource), round(count * average))
+            sizes.add_metric(group_and_plural(view.resource), round(count * average))
         yield from (former, objects, sizes)
 
     def _lists(self) -> Iterator[Metric]:
@@ -171,8 +166,8 @@ class StorageCollector(Collector):
             "apiserver_cache_list_returned_objects", "Objects in lists from the views.", labels=_RESOURCE
         )
         for resource, found in [item for listed in self._listed for item in listed.items()]:
-            lists.add_metric((*_named(resource), ""), found.lists)
-            returned.add_metric(_named(resource), found.returned)
+            lists.add_metric((*group_and_plural(resource), ""), found.lists)
+            returned.add_metric(group_and_plural(resource), found.returned)
         yield from (lists, returned)
 
     def _caches(self, views: list[View]) -> Iterator[Metric]:
@@ -189,7 +184,7 @@ class StorageCollector(Collector):
         )
         capacity = GaugeMetricFamily("watch_cache_capacity", "Most recent events held in memory.", labels=_RESOURCE)
         for view in views:
-            labels = _named(view.resource)
+            labels = group_and_plural(view.resource)
             for family in events.values():
                 family.add_metric(labels, view.window.added)
             revisions.add_metric(labels, view.applied)

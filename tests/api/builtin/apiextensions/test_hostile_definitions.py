@@ -10,8 +10,8 @@ from kubechronicle.api.builtin.apiextensions import where
 from kubechronicle.api.builtin.apiextensions.printed import MOST_SCHEMAS, versions
 from kubechronicle.api.builtin.apiextensions.validation_openapi import OpenApiDemands, check
 from kubechronicle.api.builtin.apiextensions.validation_structural import structural
-from kubechronicle.api.builtin.apiextensions.where import Causes, SchemaPatterns, Where
-from kubechronicle.api.errors.field_errors import MOST_CAUSE_TEXT, MOST_CAUSES, required
+from kubechronicle.api.builtin.apiextensions.where import SchemaPatterns, Where
+from kubechronicle.api.errors.field_errors import MOST_CAUSE_TEXT, MOST_CAUSES, BoundedCauses, required
 from kubechronicle.api.values.objects import Object
 
 AT = Where.of("schema")
@@ -40,7 +40,7 @@ def test_long_paths_end_the_list_of_causes() -> None:
 
 
 def test_a_full_list_takes_no_more() -> None:
-    causes = Causes()
+    causes = BoundedCauses()
     where = AT.child("x" * (MOST_CAUSE_TEXT // 2))
     causes.extend(required(where) for _ in range(10))
     assert len(causes) == 2
