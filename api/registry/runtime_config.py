@@ -10,6 +10,7 @@ that does not exist is rejected as well. In any order of the text, later rules o
     5. a type that is newer than the emulated version is not served, unless one of the two settings of emulation says so
     6. a type whose feature gate is off is not served (GATES)
 
+A version that Kubernetes still has in its Go packages, but no longer serves, is accepted and has no resources.
 Unserved types are still stored, decoded and converted: they only have no path.
 """
 
@@ -23,6 +24,7 @@ from typing import Final
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import PROGRAM, Release
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.lives import version_priority
 from kubechronicle.api.registry.registry import (
     Registry,
@@ -168,11 +170,12 @@ def _parts(key: str) -> tuple[str, ...]:
 
 def _named(known: tuple[ResourceType, ...], key: str, parts: tuple[str, ...]) -> set[ResourceType]:
     group, version, *resource = parts
-    of_group = [rt for rt in known if rt.group == group]
-    if not of_group:
-        raise ValueError(f"unknown api groups {group}")
-    of_version = {rt for rt in of_group if rt.version == version}
+    of_version = {rt for rt in known if (rt.group, rt.version) == (group, version)}
     if not of_version:
+        if f"{group}/{version}" in reading.release().group_versions:
+            return set()
+        if group not in {rt.group for rt in known}:
+            raise ValueError(f"unknown api groups {group}")
         raise ValueError(f"group version {f'{group}/{version}' if group else version} that has not been registered")
     if not resource:
         return of_version

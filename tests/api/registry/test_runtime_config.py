@@ -9,6 +9,7 @@ import pytest
 
 from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.registry import Registry, builtin_registry, known_registry
 from kubechronicle.api.registry.runtime_config import Emulation, parse, registry_for
 
@@ -91,6 +92,19 @@ def test_resources_come_last() -> None:
     assert plurals(alone, "apps", "v1") == {"daemonsets"}
     assert plurals(alone, "batch", "v1beta1") == {"cronjobs"}
     assert plurals(registry_for(parse("/v1/pods=false")), "", "v1") == plurals(builtin_registry(), "", "v1") - {"pods"}
+
+
+@pytest.mark.parametrize("switched", ["true", "false"])
+def test_versions_that_kubernetes_has_but_no_longer_serves_are_accepted_without_resources(switched: str) -> None:
+    served = {(rt.group, rt.version) for rt in known_registry()}
+    removed = [
+        package.api_version
+        for package in reading.release().group_versions.values()
+        if (package.group, package.version) not in served
+    ]
+    assert {"apps/v1beta1", "extensions/v1beta1", "flowcontrol.apiserver.k8s.io/v1beta3"} <= set(removed)
+    for version in removed:
+        assert set(registry_for(parse(f"{version}={switched}"))) == set(builtin_registry())
 
 
 @pytest.mark.parametrize(
