@@ -18,10 +18,10 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import orjson
@@ -29,9 +29,6 @@ import trio
 
 from kubechronicle.api.values.caches import CACHES
 from kubechronicle.ops import unused_parts
-
-if TYPE_CHECKING:  # it brings metrics, which serve imports while Postgres starts
-    from kubechronicle.ops.cycles import Cycles
 
 _STEP: Final = 16
 _LARGEST: Final = 512
@@ -83,8 +80,9 @@ def use_one_arena() -> None:
 class FreeMemory:
     """Overwrites the free memory of the process some times after each call of ``wanted``."""
 
-    def __init__(self, cycles: Cycles) -> None:
-        self._cycles = cycles
+    def __init__(self, collect: Callable[[], Awaitable[object]]) -> None:
+        """``collect``: frees cycles."""
+        self._collect = collect
         self._wanted = trio.Event()
         self._frozen: list[Any] = []
 
@@ -105,7 +103,7 @@ class FreeMemory:
                 with trio.move_on_after(pause):
                     await self._wanted.wait()
                 CACHES.forget_all()  # requests of that time may have added to them since
-                await self._cycles.collect()
+                await self._collect()
                 await trio.to_thread.run_sync(overwrite, self._frozen)
                 await _overwrite_caches()
 

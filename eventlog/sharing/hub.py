@@ -4,11 +4,14 @@ No objects here: each worker has its own views. The hub has a tail, whose record
 which combines the transactions of all workers into batches. So a change by one worker costs the others and Postgres no
 query, and a batch is as large as one process would make it.
 
-    worker A ── Submit ──►  appender ──► log.append ──►  page: HEAD ──►  Records to A, B, C ──►  Answer to A
-                            tail     ──► log.read  (commits of other servers)  ──►  Records to A, B, C
+    worker A ── Submit ──►  appender ──► log.append ──►  page: records, HEAD ──►  Answer to A, Look to B and C
+                            tail     ──► log.read  (commits of other servers)  ──►  page  ──►  Look to A, B, C
+
+Records are written once, into memory that all processes map (page.py). A Look wakes a worker; a busy hub sends one each
+PULSE, so that a worker takes the records of that time together: to be woken costs it ten times as much as a record.
 
 Invariants: HEAD is written before an Answer leaves, so a worker whose client knows of a change finds it there. Records
-leave in revision order; a worker that does not take them in time gets a Look in their place, and reads the log itself.
+are written in revision order, each before its HEAD; a worker that does not take them in time reads the log itself.
 Answers are never left out.
 
 A worker that dies leaves transactions behind that commit or not, as with a connection that breaks; nobody had an
@@ -17,7 +20,6 @@ answer. If this process dies, the workers end.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -31,94 +33,34 @@ from kubechronicle.eventlog.appender import Appender
 from kubechronicle.eventlog.consistency import SoleAppender
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import LogCorrupt, LogError
+from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.positions import Position
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.records import Head, Record, Rejected
 from kubechronicle.eventlog.restarts import Runnable, TaskFailures, keep_running, plain
 from kubechronicle.eventlog.sharing.messages import (
-    CLAIM,
-    HEAD,
     Answer,
     BranchChanged,
-    Frames,
+    Channel,
     Look,
     Outcome,
-    Restart,
     SubmitMessage,
     Trouble,
-    encode_record,
+    encode_records,
     failed,
     frame_of,
-    frame_of_records,
-    make_page,
-    map_page,
     message_of_outcome,
     received,
     submit_of,
 )
+from kubechronicle.eventlog.sharing.page import CLAIM, HEAD, LARGEST, RESTARTS, WANTED, SharedPage, make_page
 from kubechronicle.eventlog.tail import Tail
 from kubechronicle.eventlog.views.view import ViewProgress
 
-logger = logging.getLogger(__name__)
-
-UNSENT_BYTES: Final = 16 * 1024 * 1024
-"""Bytes that may wait for a worker that does not read. Beyond them, records are left out."""
-RECEIVE_BYTES: Final = 256 * 1024
+PULSE: Final = 0.005
+"""Seconds between two Looks that nobody waits for. A watch of another worker is later by as much at most."""
 LOOK: Final = frame_of(Look())
-
-
-class Link:
-    """The connection to one worker."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = trio.socket.from_stdlib_socket(connection)
-        self._unsent: list[bytes] = []
-        self._size = 0
-        self._behind = False  # records were left out, and a Look is due
-        self._wanted = trio.Event()
-
-    def send(self, frame: bytes) -> None:
-        """Queue a message, without waiting."""
-        self._unsent.append(frame)
-        self._size += len(frame)
-        self._wanted.set()
-
-    def send_records(self, frame: bytes) -> None:
-        """Queue records, or leave them out if too much is waiting."""
-        if self._size + len(frame) <= UNSENT_BYTES:
-            self.send(frame)
-        elif not self._behind:
-            self._behind = True
-            self.send(LOOK)
-
-    async def run(self, submitted: Callable[[Link, SubmitMessage], None]) -> None:
-        """Serve the worker until it closes the connection."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send_queued)
-                frames = Frames()
-                while data := await self._socket.recv(RECEIVE_BYTES):
-                    for content in frames.feed(data):
-                        submitted(self, submit_of(content))
-                nursery.cancel_scope.cancel()
-        except* OSError as group:
-            logger.debug("a worker has gone: %s", group.exceptions)
-        finally:
-            self._socket.close()
-
-    async def _send_queued(self) -> None:
-        while True:
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            data = memoryview(b"".join(self._unsent))
-            self._unsent.clear()
-            while data:
-                data = data[await self._socket.send(data) :]
-            self._size = sum(map(len, self._unsent))
-            if self._behind:
-                self._behind = False
-                self.send(LOOK)  # again: it had read the log, maybe, before later records were left out
 
 
 class _Idle:
@@ -132,19 +74,30 @@ class _Idle:
 
 
 class Published:
-    """The views of the hub's tail: none, for records that it applies are sent to the workers."""
+    """The views of the hub's tail: none, for records that it applies are written for the workers. ``run`` must run."""
 
-    def __init__(self, page: memoryview) -> None:
-        self.links: set[Link] = set()
+    def __init__(self, page: SharedPage, on_erased: Callable[[], object]) -> None:
+        self.workers: set[Channel] = set()
         self.dispatcher = _Idle()
         self.read_history: Any = None
         self.read_object: Any = None
         self._progress = ViewProgress()
         self._page = page
+        self._on_erased = on_erased
         self._marks = Head(revision=0, compacted=0)
+        self._due: set[Channel] = set()  # workers that have to be told of records
+        self._pulse = trio.Event()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
+
+    async def run(self) -> None:
+        """Tell workers of records: at once after a pause, else each PULSE."""
+        while True:
+            await self._pulse.wait()
+            self._pulse = trio.Event()
+            self._tell()
+            await trio.sleep(PULSE)
 
     @property
     def applied(self) -> int:
@@ -155,32 +108,43 @@ class Published:
 
     def load(self, entries: dict[str, list[Entry]], head: Head, *, restart: bool = False) -> None:
         """Go on at the head. Workers that lack records before it read the log."""
-        self._page[HEAD] = head.revision
+        if restart:
+            self._page.words[RESTARTS] += 1
+        self._page.words[HEAD] = head.revision
         (self._progress.restart if restart else self._progress.advance)(head.revision)
-        self.broadcast(frame_of(Restart()) if restart else LOOK)
+        self.broadcast(LOOK)
 
     def apply(self, records: Sequence[Record]) -> None:
-        """Send records to all workers. LogCorrupt if they do not follow ``applied`` without a gap."""
+        """Write records for all workers. LogCorrupt if they do not follow ``applied`` without a gap."""
         if not records:
             return
         for revision, record in enumerate(records, self.applied + 1):
             if record.revision != revision:
                 raise LogCorrupt(f"revision {revision} is missing: the log continues with {record.revision}")
-        self._page[HEAD] = records[-1].revision
-        whole = [encode_record(record, with_body=True) for record in records]
-        common: bytes | None = None
-        submitters = {record.mark for record in records}
-        for link in self.links:
-            if link in submitters:
-                own = [
-                    encode_record(record, with_body=False) if record.mark is link else encoded
-                    for record, encoded in zip(records, whole, strict=True)
-                ]
-                link.send_records(frame_of_records(own))
-            else:
-                common = common or frame_of_records(whole)
-                link.send_records(common)
+        for content in encode_records(records, LARGEST // 2):
+            self._page.write(content)
+        if any(record.key.resource == erasures.RESOURCE for record in records):
+            self._page.erase()
+            self._on_erased()
+        words = self._page.words
+        words[HEAD] = records[-1].revision
+        self._due |= self.workers
+        if words[WANTED]:
+            words[WANTED] = 0
+            self._tell()
+        else:
+            self._pulse.set()
         self._progress.advance(records[-1].revision)
+
+    def _tell(self) -> None:
+        due, self._due = self._due, set()
+        for worker in due:
+            worker.send(LOOK, once=True)
+
+    def answer(self, worker: Channel, frame: bytes) -> None:
+        """Send an Answer, with which the worker takes all records."""
+        self._due.discard(worker)
+        worker.send(frame)
 
     def forget(self, head: Head) -> None:
         """Let the workers look at the marks of history if they moved."""
@@ -189,8 +153,8 @@ class Published:
             self.broadcast(LOOK)
 
     def broadcast(self, frame: bytes) -> None:
-        for link in self.links:
-            link.send(frame)
+        for worker in self.workers:
+            worker.send(frame)
 
 
 class HubTail(Tail):
@@ -217,14 +181,22 @@ class LogHub:
     """See the head of this file. ``run`` must be running.
 
     ``epoch``: given if this process runs the database, so that no other server appends.
+    ``on_erased``: called whenever history was erased.
     """
 
-    def __init__(self, log: RevisionLog, *, epoch: PostmasterEpoch | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        log: RevisionLog,
+        *,
+        epoch: PostmasterEpoch | None = None,
+        name: str = "",
+        on_erased: Callable[[], object] = lambda: None,
+    ) -> None:
         self._log = log
         self._name = name
         self._page_descriptor = make_page()
-        self._page = map_page(self._page_descriptor)
-        self._published = Published(self._page)
+        self._page = SharedPage(self._page_descriptor)
+        self._published = Published(self._page, on_erased)
         self._tail = HubTail(log, self._published, name=name)  # type: ignore[arg-type]
         self._appender = Appender(log, self._tail)
         self._claims = 0
@@ -238,6 +210,7 @@ class LogHub:
         """Follow and append until cancelled. Report started when transactions can be taken."""
         of = f" of {self._name}" if self._name else ""
         tasks: list[tuple[str, Runnable]] = [("tail", self._tail.run), ("appender", self._appender.run)]
+        tasks.append(("pulse", plain(self._published.run)))
         if self._sole is not None:
             tasks.append(("sole-appender", plain(self._sole.run)))
         try:
@@ -255,19 +228,19 @@ class LogHub:
     def connect(self) -> tuple[socket.socket, int]:
         """Return a worker's end of a new connection, which the caller closes, and the descriptor of the page."""
         ours, theirs = socket.socketpair()
-        link = Link(ours)
-        self._published.links.add(link)
-        link.send(self._trouble())
-        self._nursery.start_soon(self._serve, link)
+        worker = Channel(ours)
+        self._published.workers.add(worker)
+        worker.send(self._trouble())
+        self._nursery.start_soon(self._serve, worker)
         return theirs, self._page_descriptor
 
-    async def _serve(self, link: Link) -> None:
+    async def _serve(self, worker: Channel) -> None:
         try:
-            await link.run(self._submit)
+            await worker.run(lambda content: self._submit(worker, submit_of(content)))
         finally:
-            self._published.links.discard(link)
+            self._published.workers.discard(worker)
 
-    def _submit(self, link: Link, submit: SubmitMessage) -> None:
+    def _submit(self, worker: Channel, submit: SubmitMessage) -> None:
         count = len(submit.transactions)
         outcomes: list[Outcome | None] = [None] * count
         missing = count
@@ -278,12 +251,12 @@ class LogHub:
             missing -= 1
             if not missing:
                 known = tuple(outcome for outcome in outcomes if outcome is not None)
-                link.send(frame_of(Answer(submit.number, self._published.applied, known)))
+                self._published.answer(worker, frame_of(Answer(submit.number, self._published.applied, known)))
 
         for index, transaction in enumerate(submit.transactions):
             report = partial(done, index)
             try:
-                self._appender.submit(received(transaction, link), report, deadline=float("inf"))
+                self._appender.submit(received(transaction), report, deadline=float("inf"))
             except LogError as error:
                 report(error)
 
@@ -296,12 +269,12 @@ class LogHub:
     def _publish_claim(self, in_use: bool) -> None:
         if in_use:
             self._claims += 1
-        self._page[CLAIM] = self._claims if in_use else 0
+        self._page.words[CLAIM] = self._claims if in_use else 0
         self._published.broadcast(LOOK)
 
     def _drop_claim(self) -> None:
         """Drop the claim before another postmaster begins."""
-        self._page[CLAIM] = 0
+        self._page.words[CLAIM] = 0
 
     def _publish_trouble(self) -> None:
         self._published.broadcast(self._trouble())

@@ -1,26 +1,19 @@
-"""The messages between the process that owns the log (hub.py) and the workers (shared_log.py), and their shared page.
+"""The messages between the process that owns the log (hub.py) and the workers (shared_log.py).
 
 Each pair is joined by a Unix socket. A message is four bytes of length and MessagePack. Workers send SubmitMessages,
-and the hub all others. To a worker, the records of a batch always come before its Answer.
-
-The page is memory that all processes map. It has two words, which the hub alone writes:
-
-    HEAD     the newest revision that the hub knows to be committed; written before any writer learns of its commit
-    CLAIM    the number of the present claim to append alone (consistency.py); 0: there is none
-
-An aligned word is written and read in one instruction, so a reader never sees half of one.
+and the hub all others. Records are no message: they go through the shared page (page.py), and Look tells of them.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
+import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
+import trio
 
 from kubechronicle.eventlog.errors import (
     Blocked,
@@ -32,27 +25,14 @@ from kubechronicle.eventlog.errors import (
 )
 from kubechronicle.eventlog.records import Change, Key, Operation, Record, Rejected, Transaction, Who
 
-HEAD, CLAIM = 0, 1
+RECEIVE_BYTES: Final = 64 * 1024
 
 _LENGTH: Final = struct.Struct("<I")
 _COUNT: Final = struct.Struct(">I")
-# MessagePack: an array of two, the tag of Records, and an array whose length follows in four bytes.
-_RECORDS: Final = b"\x92\x00\xdd"
+_ARRAY: Final = b"\xdd"  # MessagePack: an array whose length follows in four bytes
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _OPERATIONS: Final = {int(operation): operation for operation in Operation}
-
-
-def make_page() -> int:
-    """Return the descriptor of a new page of zeros, which the caller closes."""
-    descriptor = os.memfd_create("kubechronicle-log")
-    os.ftruncate(descriptor, mmap.PAGESIZE)
-    return descriptor
-
-
-def map_page(descriptor: int) -> memoryview:
-    """Return the words of the page; they stay mapped as long as the view is kept."""
-    return memoryview(mmap.mmap(descriptor, mmap.PAGESIZE)).cast("Q")
 
 
 # -- from a worker -----------------------------------------------------------------------------------------------------
@@ -107,8 +87,8 @@ def sent(number: int, transactions: Iterable[Transaction]) -> bytes:
     return framed(_ENCODER.encode(submit))
 
 
-def received(transaction: SentTransaction, mark: object) -> Transaction:
-    """Return the Transaction that a worker sent. ``mark``: of its changes, and so of their Records."""
+def received(transaction: SentTransaction) -> Transaction:
+    """Return the Transaction that a worker sent."""
     return Transaction(
         changes=tuple(
             Change(
@@ -117,7 +97,6 @@ def received(transaction: SentTransaction, mark: object) -> Transaction:
                 expected=change.expected,
                 operation=_OPERATIONS[change.operation],
                 body=change.body,
-                mark=mark,
                 cause=change.cause,
             )
             for change in transaction.changes
@@ -131,10 +110,7 @@ def received(transaction: SentTransaction, mark: object) -> Transaction:
 
 
 class SentRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A Record. ``body``: None in a message to the process that submitted it, which has it.
-
-    ``committed_at``: in microseconds since 1970.
-    """
+    """A Record. ``committed_at``: in microseconds since 1970."""
 
     revision: int
     resource: str
@@ -146,13 +122,7 @@ class SentRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     previous_revision: int
     operation: int
     committed_at: int
-    body: bytes | None
-
-
-class Records(msgspec.Struct, array_like=True, frozen=True, tag=0):
-    """The next records of the log, in revision order."""
-
-    records: list[SentRecord]
+    body: bytes
 
 
 class Committed(msgspec.Struct, array_like=True, frozen=True, tag=0):
@@ -195,11 +165,7 @@ class Answer(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 
 class Look(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """The page or the marks of history have changed, or records were left out: read the log."""
-
-
-class Restart(msgspec.Struct, array_like=True, frozen=True, tag=3):
-    """The log went back: compare it with the applied revision."""
+    """There is something new on the page, or the marks of history have changed."""
 
 
 class Trouble(msgspec.Struct, array_like=True, frozen=True, tag=4):
@@ -216,11 +182,12 @@ class BranchChanged(msgspec.Struct, array_like=True, frozen=True, tag=5):
     branch: str
 
 
-Message = Records | Answer | Look | Restart | Trouble | BranchChanged
+Message = Answer | Look | Trouble | BranchChanged
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _SUBMIT: Final = msgspec.msgpack.Decoder(SubmitMessage)
 _MESSAGE: Final = msgspec.msgpack.Decoder(Message)
+_RECORDS: Final = msgspec.msgpack.Decoder(list[SentRecord])
 
 
 def framed(content: bytes) -> bytes:
@@ -232,31 +199,43 @@ def frame_of(message: Message) -> bytes:
     return framed(_ENCODER.encode(message))
 
 
-def frame_of_records(encoded: list[bytes]) -> bytes:
-    """Return the frame of a Records message of encoded records."""
-    return framed(b"".join((_RECORDS, _COUNT.pack(len(encoded)), *encoded)))
+def encode_records(records: Iterable[Record], largest: int) -> list[bytes]:
+    """Return records in revision order as contents of frames of about ``largest`` bytes at most."""
+    encoded = [_ENCODER.encode(_sent_record(record)) for record in records]
+    contents, begin, size = [], 0, 0
+    for index, each in enumerate(encoded):
+        if size and size + len(each) > largest:
+            contents.append(_array(encoded[begin:index]))
+            begin, size = index, 0
+        size += len(each)
+    contents.append(_array(encoded[begin:]))
+    return contents
 
 
-def encode_record(record: Record, *, with_body: bool) -> bytes:
-    return _ENCODER.encode(
-        SentRecord(
-            record.revision,
-            *record.key,
-            record.uid,
-            record.create_revision,
-            record.version,
-            record.previous_revision,
-            int(record.operation),
-            (record.committed_at - _EPOCH) // _MICROSECOND,
-            record.body if with_body else None,
-        )
+def decode_records(content: memoryview) -> list[SentRecord]:
+    return _RECORDS.decode(content)
+
+
+def _array(encoded: list[bytes]) -> bytes:
+    return b"".join((_ARRAY, _COUNT.pack(len(encoded)), *encoded))
+
+
+def _sent_record(record: Record) -> SentRecord:
+    return SentRecord(
+        record.revision,
+        *record.key,
+        record.uid,
+        record.create_revision,
+        record.version,
+        record.previous_revision,
+        int(record.operation),
+        (record.committed_at - _EPOCH) // _MICROSECOND,
+        record.body,
     )
 
 
 def record_of(each: SentRecord, own: Change | None) -> Record:
-    """Return the Record of a message. ``own``: the change of this process that it records."""
-    body = each.body if own is None else own.body
-    assert body is not None
+    """Return a Record. ``own``: the change of this process that it records, of which more is known."""
     return Record(
         revision=each.revision,
         key=Key(each.resource, each.namespace, each.name),
@@ -266,7 +245,7 @@ def record_of(each: SentRecord, own: Change | None) -> Record:
         previous_revision=each.previous_revision,
         operation=_OPERATIONS[each.operation],
         committed_at=_EPOCH + timedelta(microseconds=each.committed_at),
-        body=body,
+        body=each.body if own is None else own.body,
         decoded=None if own is None else own.decoded,
         mark=None if own is None else own.mark,
     )
@@ -339,26 +318,6 @@ def error_of(each: Failed) -> LogError:
 _KINDS: Final[tuple[type[LogError], ...]] = (ChangesRefused, Blocked, LogUnavailable, OutcomeUnknownForNow)
 
 
-class Frames:
-    """The messages in a stream of bytes: ``feed`` returns those that are complete."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[memoryview]:
-        data = self._rest + data if self._rest else data
-        view, at, found = memoryview(data), 0, []
-        while len(data) - at >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(data, at)
-            end = at + _LENGTH.size + length
-            if end > len(data):
-                break
-            found.append(view[at + _LENGTH.size : end])
-            at = end
-        self._rest = data[at:]
-        return found
-
-
 def submit_of(content: memoryview) -> SubmitMessage:
     return _SUBMIT.decode(content)
 
@@ -366,3 +325,84 @@ def submit_of(content: memoryview) -> SubmitMessage:
 def message_of(content: memoryview) -> Message:
     message: Message = _MESSAGE.decode(content)
     return message
+
+
+# -- the socket --------------------------------------------------------------------------------------------------------
+
+
+class Channel:
+    """One end of the socket. ``run`` must be running. Messages that the peer has not read wait until it reads."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._unsent: list[bytes] = []
+        self._wanted = trio.Event()
+
+    def send(self, frame: bytes, *, once: bool = False) -> None:
+        """Send a message without waiting. ``once``: not if the last unsent one is the same."""
+        if not self._unsent:
+            sent = self._try_to_send(frame)
+            if sent == len(frame):
+                return
+            frame = frame[sent:]
+        elif once and self._unsent[-1] == frame:
+            return
+        self._unsent.append(frame)
+        self._wanted.set()
+
+    def _try_to_send(self, data: bytes) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return len(data)  # the peer has gone, as ``run`` finds out
+
+    async def run(self, take: Callable[[memoryview], object]) -> None:
+        """Call ``take`` with the contents of each message, until the peer closes the socket."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_unsent)
+                rest = b""
+                while data := await self._receive():
+                    rest = _take_frames(rest + data if rest else data, take)
+                    del data  # the next wait may be long, and an erasure may come meanwhile
+                nursery.cancel_scope.cancel()
+        finally:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+    async def _receive(self) -> bytes:
+        """Return the next bytes; none: the peer has gone."""
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                return self._socket.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+
+    async def _send_unsent(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            while self._unsent:
+                await trio.lowlevel.wait_writable(self._socket)
+                waiting = b"".join(self._unsent)
+                rest = waiting[self._try_to_send(waiting) :]
+                self._unsent[:] = [rest] if rest else []
+
+
+def _take_frames(data: bytes, take: Callable[[memoryview], object]) -> bytes:
+    """Take the complete messages, and return the rest."""
+    view, at = memoryview(data), 0
+    while len(data) - at >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(data, at)
+        end = at + _LENGTH.size + length
+        if end > len(data):
+            break
+        take(view[at + _LENGTH.size : end])
+        at = end
+    return data[at:]

@@ -3,11 +3,11 @@
 News come from the hub, and changes go to it. Everything else, as the load at the start and queries of history,
 is read from the database on connections of this process.
 
-    read    records that the hub sent; nothing, if the page says that there is nothing more; else from the database
+    read    records on the shared page; nothing, if its HEAD says that there is nothing more; else from the database
     append  sent to the hub, which answers for each transaction on its own
 
-Invariant: the records held here follow each other without a gap. A record that was left out on the way is noticed by
-its revision, and read from the database.
+Invariant: the records held here follow each other without a gap. A record that is not on the page any more is noticed
+by its revision, and read from the database.
 """
 
 from __future__ import annotations
@@ -26,31 +26,23 @@ from kubechronicle.eventlog.positions import Position
 from kubechronicle.eventlog.queries.changes import Chunk, bounded
 from kubechronicle.eventlog.records import Batch, BatchResult, Change, Head, Key, Record
 from kubechronicle.eventlog.sharing.messages import (
-    CLAIM,
-    HEAD,
     Answer,
     BranchChanged,
+    Channel,
     Failed,
-    Frames,
     Look,
-    Records,
-    Restart,
-    SentRecord,
     Trouble,
+    decode_records,
     error_of,
-    map_page,
     message_of,
     outcome_of,
     record_of,
     sent,
 )
+from kubechronicle.eventlog.sharing.page import CLAIM, HEAD, RESTARTS, WANTED, RingReader, SharedPage
 
-RECEIVE_BYTES: Final = 256 * 1024
-HELD_RECORDS: Final = 4096
-HELD_BYTES: Final = 32 * 1024 * 1024
-"""Bounds of the records that wait to be applied. Beyond them all are dropped, and read from the database."""
 ON_THE_WAY: Final = 0.25
-"""Seconds that records may take from their commit to here, before they are read from the database."""
+"""Seconds that records may take from their commit to the page, before they are read from the database."""
 
 
 class StoredLog(RevisionLog, Protocol):
@@ -86,34 +78,29 @@ class SharedLog:
         self.recorded = stored.recorded
         self.branches = stored.branches
         self.availability = stored.availability
-        self.page = map_page(page)
+        self.page = SharedPage(page)
         self.claim_of_hub = HubClaim(stored, self)
-        self._socket = trio.socket.from_stdlib_socket(connection)
-        self._sending = trio.Lock()
+        self._channel = Channel(connection)
         self._calls: dict[int, _PendingSubmit] = {}
         self._number = 0
         self._own: dict[Key, Change] = {}
+        self._ring = RingReader(self.page)
+        self._restarts = self.page.words[RESTARTS]
+        self._frames: deque[memoryview] = deque()  # of records, not decoded yet
         self._held: deque[Record] = deque()
-        self._held_bytes = 0
         self._arrived = trio.Event()  # replaced when it is set: something came from the hub
-        self._news = trio.Event()  # as _told, for ``wait_notified``
+        self._news = trio.Event()  # as _arrived, for ``wait_notified``
         self._doubtful = False  # the log went back: compare it with the applied revision
         self._closed = False
 
     async def run(self) -> None:
         """Take the hub's messages, until it ends."""
-        frames = Frames()
         try:
-            while data := await self._socket.recv(RECEIVE_BYTES):
-                for content in frames.feed(data):
-                    self._take(message_of(content))
-        except OSError:
-            pass
+            await self._channel.run(lambda content: self._take(message_of(content)))
         finally:
             self._closed = True
             for call in self._calls.values():
                 call.done.set()
-            self._socket.close()
             self._wake()
         await trio.sleep_forever()  # the process ends with the hub's
 
@@ -124,44 +111,21 @@ class SharedLog:
 
     def _take(self, message: Any) -> None:
         match message:
-            case Records(records):
-                self._hold(records)
-                self._wake()
             case Look():
                 self._wake()
             case Answer(number):
+                self._take_frames()
+                while self._frames:  # as long as it is known which changes are those of this process
+                    self._hold(self._frames.popleft())
                 if (call := self._calls.pop(number, None)) is not None:
                     call.answer = message
                     call.done.set()
-            case Restart():
-                self._drop()
-                self._doubtful = True
                 self._wake()
             case Trouble():
                 self._note_trouble(message)
             case BranchChanged(branch):
                 self._stored.branch_changed(branch)
         self.claim_of_hub.look()
-
-    def _hold(self, records: list[SentRecord]) -> None:
-        if self._held and self._held[-1].revision + 1 != records[0].revision:
-            self._drop()
-        for each in records:
-            own = None
-            if each.body is None:
-                own = self._own.get(Key(each.resource, each.namespace, each.name))
-                if own is None:  # its call has ended: the database has it
-                    self._drop()
-                    continue
-            record = record_of(each, own)
-            self._held.append(record)
-            self._held_bytes += len(record.body)
-        if len(self._held) > HELD_RECORDS or self._held_bytes > HELD_BYTES:
-            self._drop()
-
-    def _drop(self) -> None:
-        self._held.clear()
-        self._held_bytes = 0
 
     def _note_trouble(self, trouble: Trouble) -> None:
         if trouble.reads is not None:
@@ -184,8 +148,7 @@ class SharedLog:
         try:
             if self._closed:
                 raise LogUnavailable("the process that appends has ended")
-            async with self._sending:
-                await self._send(sent(number, batch.transactions))
+            self._channel.send(sent(number, batch.transactions))
             await call.done.wait()
         finally:
             self._calls.pop(number, None)
@@ -200,14 +163,6 @@ class SharedLog:
         failed = {place: error_of(each) for place, each in enumerate(answer.outcomes) if isinstance(each, Failed)}
         return BatchResult(outcomes=outcomes, first=answer.head + 1, head=answer.head, failed=failed or None)
 
-    async def _send(self, frame: bytes) -> None:
-        data = memoryview(frame)
-        try:
-            while data:
-                data = data[await self._socket.send(data) :]
-        except OSError as error:
-            raise LogUnavailable("the process that appends has ended") from error
-
     async def settle(self, batch: Batch) -> BatchResult | None:
         """Raise LogUnavailable: the hub settles its own batches, and no outcome of ``append`` is open."""
         raise LogUnavailable("the process that appends settles its batches")
@@ -215,31 +170,62 @@ class SharedLog:
     # Following
 
     async def read(self, *, after: int, limit: int, position: Position | None = None) -> Chunk[Record]:
-        if not self._doubtful:
+        if (held := self._held_after(after, limit)) is not None:
+            return held
+        if not self._doubtful and self._stored.newest_seen_revision > max(after, self.page.words[HEAD]):
+            # A query of this process has shown a change before the hub knew of it.
+            self.page.words[WANTED] = 1
+            with trio.move_on_after(ON_THE_WAY):
+                await self._arrived.wait()
             if (held := self._held_after(after, limit)) is not None:
                 return held
-            if self.newest > after and not self._held:
-                with trio.move_on_after(ON_THE_WAY):
-                    await self._arrived.wait()
-                if not self._doubtful and (held := self._held_after(after, limit)) is not None:
-                    return held
         read = await self._stored.read(after=after, limit=limit, position=position)
         self._doubtful = False
         return read
 
     def _held_after(self, after: int, limit: int) -> Chunk[Record] | None:
-        """Return the next records held here, or none if there is nothing more; None: only the database knows."""
+        """Return the next records of the page, or none if there is nothing more; None: only the database knows."""
+        newest = self.newest  # before the page is read, which has its records, or they were overwritten
+        self._take_frames()
+        if self._doubtful:
+            return None
         held = self._held
-        while held and held[0].revision <= after:
-            self._held_bytes -= len(held.popleft().body)
+        while True:
+            while held and held[0].revision <= after:
+                held.popleft()
+            if len(held) > limit or not self._frames:
+                break
+            self._hold(self._frames.popleft())
         if held:
             return bounded(islice(held, limit + 1), limit, _size) if held[0].revision == after + 1 else None
-        return Chunk() if self.newest == after and not self._closed else None
+        return Chunk() if newest == after and not self._closed else None
+
+    def _take_frames(self) -> None:
+        restarts = self.page.words[RESTARTS]
+        if restarts != self._restarts:
+            self._restarts, self._doubtful = restarts, True
+            self._drop()
+        frames = self._ring.frames(restarts)
+        if frames is None:
+            self._drop()
+        else:
+            self._frames.extend(frames)
+
+    def _hold(self, frame: memoryview) -> None:
+        for each in decode_records(frame):
+            if self._held and self._held[-1].revision + 1 != each.revision:
+                self._held.clear()
+            own = self._own.get(Key(each.resource, each.namespace, each.name))
+            self._held.append(record_of(each, own if own is not None and own.body == each.body else None))
+
+    def _drop(self) -> None:
+        self._held.clear()
+        self._frames.clear()
 
     @property
     def newest(self) -> int:
         """The newest revision known here: the hub's, or one that a query of this process has shown before."""
-        return max(self.page[HEAD], self._stored.newest_seen_revision)
+        return max(self.page.words[HEAD], self._stored.newest_seen_revision)
 
     async def wait_notified(self) -> None:
         """Return when something came from the hub, which polls the log."""
@@ -304,7 +290,7 @@ class HubClaim:
 
     def required_revision(self) -> int | None:
         """As SoleAppender's."""
-        page = self._log.page
+        page = self._log.page.words
         number = page[CLAIM]
         connected = self._connected
         if not number or number != self._checked or connected is None:
@@ -317,13 +303,13 @@ class HubClaim:
 
     def look(self) -> None:
         """Note that the claim may be another one."""
-        if self._log.page[CLAIM] != self._checked:
+        if self._log.page.words[CLAIM] != self._checked:
             self._changed.set()
 
     async def run(self) -> None:
         """Make the check for each claim of the hub."""
         while True:
-            number = self._log.page[CLAIM]
+            number = self._log.page.words[CLAIM]
             if number and (number != self._checked or self._connected is None):
                 self._connected = None
                 await self._check(number)
@@ -336,7 +322,7 @@ class HubClaim:
             connected = await self._stored.watch_claim()
         except LogError:
             return
-        if connected is not None and self._log.page[CLAIM] == number:
+        if connected is not None and self._log.page.words[CLAIM] == number:
             self._checked, self._connected = number, connected
 
 

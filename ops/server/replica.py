@@ -215,7 +215,7 @@ async def serve_log(
     async with trio.open_nursery() as nursery:
         encryption = Encryption(plan.encryption, server=plan.server)
         cycles = Cycles()
-        freed = FreeMemory(cycles)
+        freed = FreeMemory(cycles.collect)
         up = trio.Event()
         nursery.start_soon(partial(keep_running, "encryption", encryption.run, failures, up=up))
         await up.wait()

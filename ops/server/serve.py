@@ -12,6 +12,7 @@ With --workers, this process prepares everything, and worker processes serve (wo
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -25,7 +26,7 @@ import trio
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.free_memory import use_one_arena
+from kubechronicle.ops.free_memory import FreeMemory, use_one_arena
 from kubechronicle.ops.server.listening.addresses import ListenAddresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, Shutdown
 from kubechronicle.ops.server.startup import prepared
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 async def serve(settings: Settings) -> None:
     """Run until a signal. Raise OperatorError, SetupError, LogUnavailable, SupervisorGaveUp, WorkerFailed."""
+    use_one_arena()
     if settings.workers > 1:
         await _serve_with_workers(settings)
     else:
@@ -47,7 +49,6 @@ async def serve(settings: Settings) -> None:
 
 
 async def _serve_alone(settings: Settings) -> None:
-    use_one_arena()
     shutdown, failures = Shutdown(settings), TaskFailures()
     async with trio.open_nursery() as signals:
         await shutdown.start(signals, failures)
@@ -79,7 +80,9 @@ async def _serve_with_workers(settings: Settings) -> None:
                 from kubechronicle.ops.server.databases.log_hubs import log_hubs
                 from kubechronicle.ops.server.replica import renew_certificates
 
-                hubs = await logs.enter_async_context(log_hubs(settings, ready, failures))
+                freed = FreeMemory(partial(trio.to_thread.run_sync, gc.collect))
+                nursery.start_soon(keep_running, "free-memory", plain(freed.run), failures)
+                hubs = await logs.enter_async_context(log_hubs(settings, ready, failures, freed.wanted))
                 renewing = plain(partial(renew_certificates, ready.pki, ready.names))
                 nursery.start_soon(keep_running, "certificates", renewing, failures)
                 addresses = ready.inputs.addresses

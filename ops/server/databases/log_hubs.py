@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -26,8 +26,13 @@ from kubechronicle.ops.settings.settings import Settings
 
 
 @asynccontextmanager
-async def log_hubs(settings: Settings, ready: PreparedServer, failures: TaskFailures) -> AsyncIterator[list[LogHub]]:
-    """Run the hubs of the main log and of those of --database-url-overrides, in this order. OperatorError, LogError."""
+async def log_hubs(
+    settings: Settings, ready: PreparedServer, failures: TaskFailures, on_erased: Callable[[], object]
+) -> AsyncIterator[list[LogHub]]:
+    """Run the hubs of the main log and of those of --database-url-overrides, in this order. OperatorError, LogError.
+
+    ``on_erased``: called whenever history was erased.
+    """
     instance = f"{socket.gethostname()}-{os.getpid()}"
     async with AsyncExitStack() as stack:
         main = await stack.enter_async_context(
@@ -41,9 +46,10 @@ async def log_hubs(settings: Settings, ready: PreparedServer, failures: TaskFail
         databases = await stack.enter_async_context(opening)
         await agree(main, databases)  # the first server records the layout, before this process alone appends
         async with trio.open_nursery() as nursery:
-            hubs = [await _started(nursery, main, failures, LogHub(main, epoch=ready.postmaster_epoch))]
+            hub = LogHub(main, epoch=ready.postmaster_epoch, on_erased=on_erased)
+            hubs = [await _started(nursery, main, failures, hub)]
             for each in databases:
-                hub = LogHub(each.log, name=each.override.name)
+                hub = LogHub(each.log, name=each.override.name, on_erased=on_erased)
                 hubs.append(await _started(nursery, each.log, failures, hub))
             yield hubs
             nursery.cancel_scope.cancel()

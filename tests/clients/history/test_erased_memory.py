@@ -201,10 +201,20 @@ def erase(server: Server, subject: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def processes(server: Server) -> list[int]:
+    """Return the server's process and its workers."""
+    threads = Path(f"/proc/{server.pid}/task").glob("*/children")
+    children = [int(child) for thread in threads for child in thread.read_text().split()]
+    return [
+        server.pid,
+        *(each for each in children if b"ops.server.worker" in Path(f"/proc/{each}/cmdline").read_bytes()),
+    ]
+
+
 def search(server: Server) -> None:
     """Search until nothing is left."""
     end = time.monotonic() + GRACE
-    while left := places(server.pid):
+    while left := [place for process in processes(server) for place in places(process)]:
         assert time.monotonic() < end, json.dumps([str(each) for each in left[:8]], indent=1)
         time.sleep(0.5)
 
@@ -246,3 +256,28 @@ def test_nothing_of_an_erased_object_is_in_memory(tmp_path: Path) -> None:
             for watch in open_watches:
                 watch.close()
             server.verify()
+
+
+@pytest.mark.as_deployed
+@pytest.mark.flaky(reruns=1)  # see above
+def test_nothing_is_left_in_the_processes_of_a_server_with_workers() -> None:
+    """Both workers and their parent have had the object, and the memory that they share."""
+    with home("erased-workers") as directory:
+        server = server_in(directory / "data", arguments=["--workers", "2"])
+        with contextlib.closing(server):
+            server.start()
+            clients = [server.api() for _ in range(8)]
+            clients[0].create(MAPS, configmap("jane", born=MARK))
+            for number, api in enumerate(clients):
+                body = {"data": {"born": f"{MARK}-{number}"}}
+                api.request("PATCH", f"{MAPS}/jane", body, headers={"Content-Type": "application/merge-patch+json"})
+                api.get(f"{MAPS}/jane")
+            clients[0].request("DELETE", f"{MAPS}/jane").expect(200)
+            assert len(processes(server)) == 3
+            assert all(places(process) for process in processes(server))
+            erase(server, "configmap/jane")
+            for api in clients:
+                api.get(MAPS)
+            search(server)
+            for api in clients:
+                api.close()

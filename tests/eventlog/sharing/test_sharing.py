@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -21,12 +22,13 @@ from kubechronicle.eventlog.errors import (
     OutcomeUnknownForNow,
     RejectedError,
 )
+from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.records import Change, Key, Rejected
 from kubechronicle.eventlog.restarts import TaskFailures
-from kubechronicle.eventlog.sharing import hub as hubs
+from kubechronicle.eventlog.sharing import page as pages
 from kubechronicle.eventlog.sharing.hub import LogHub
 from kubechronicle.eventlog.sharing.messages import error_of, failed
 from kubechronicle.eventlog.sharing.shared_log import SharedLog
@@ -196,17 +198,45 @@ async def test_a_worker_that_starts_later_has_everything(server: Server) -> None
 async def test_records_that_a_worker_does_not_take_in_time_are_read_from_the_log(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hubs, "UNSENT_BYTES", 300)
     one, other = await server.worker(), await server.worker()
+    monkeypatch.setattr(pages, "RING_BYTES", 4096)
     async with trio.open_nursery() as nursery:
         for number in range(20):
-            nursery.start_soon(partial(one.write, f"n{number}", text="t" * 200))
+            nursery.start_soon(partial(one.write, f"n{number}", text="t" * 900))
     await other.stack.tail.reach(20)
     assert other.state() == one.state()
     assert other.stored.calls["read"] > 0
     before = other.stored.calls["read"]
     await other.stack.tail.reach(await one.write("x"))
     assert other.stored.calls["read"] == before
+
+
+async def test_a_record_that_is_too_large_for_the_page_is_read_from_the_log(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = await server.worker(), await server.worker()
+    monkeypatch.setattr(pages, "LARGEST", 2000)
+    await other.stack.tail.reach(await one.write("large", text="t" * 3000))
+    await other.stack.tail.reach(await one.write("small"))
+    assert other.state() == one.state()
+    assert other.stored.calls["read"] == 1
+
+
+async def test_an_erasure_leaves_nothing_on_the_page(server: Server) -> None:
+    erased: list[int] = []
+    server.hub._published._on_erased = lambda: erased.append(server.hub._published.applied)
+    one, other = await server.worker(), await server.worker()
+    await one.write("x", text="born-1970")
+    assert b"born-1970" in bytes(server.hub._page._ring)
+    about = erasures.Erasure(
+        id="e", scope="who", reason="r", by="b", os_user="u", role="r", count=0, first=0, last=0, digest=b""
+    )
+    change = structs.replace(put(Key(erasures.RESOURCE, "", "e"), expected=0), body=about.body(datetime.now(UTC)))
+    await one.stack.appender.append(transaction(change), deadline=trio.current_time() + SOON)
+    assert not any(server.hub._page._ring)
+    assert erased == [1]
+    await other.stack.tail.reach(await other.write("y"))
+    assert other.state() == one.state()
 
 
 async def test_errors_of_the_log_reach_the_writer_as_they_are(server: Server) -> None:
@@ -239,7 +269,7 @@ async def test_the_outcome_is_unknown_if_the_hub_ends(server: Server) -> None:
     with server.log.hold("append.committed") as gate:
         server.nursery.start_soon(write)
         await gate.wait_arrived()
-        one.log._socket.shutdown(socket.SHUT_RDWR)  # as when the hub's process has ended
+        one.log._channel._socket.shutdown(socket.SHUT_RDWR)  # as when the hub's process has ended
         await ended.wait()
 
 
