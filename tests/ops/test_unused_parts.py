@@ -100,7 +100,7 @@ def test_containers_in_use_by_other_threads_keep_their_items() -> None:
     threads = [threading.Thread(target=use) for _ in range(3)]
     for each in threads:
         each.start()
-    for _ in range(40):
+    for _ in range(8):  # each looks at all containers of all tests: seconds in a long run
         overwrite_unused_parts(containers())
     stop.set()
     for each in threads:
