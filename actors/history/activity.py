@@ -289,6 +289,7 @@ def _row(root: Fact, followed: _Followed, causes: Mapping[int, ChangeCause]) -> 
         "kinds": [
             {
                 "resource": resource,
+                "kind": facts[0].document["object"].get("kind", ""),
                 "operation": operation,
                 "objects": len({fact.uid for fact in facts}),
                 "names": list(dict.fromkeys(fact.name for fact in facts))[:NAMES],

@@ -68,6 +68,7 @@ async def tree(
     shown = members[:MOST_OBJECTS]
     changes, more = await _changes(log, reads, scope, [nodes[uid] for uid in shown], values or SecretValues())
     reported = await _events(finding, events, scope, frozenset(shown)) if shown else {}
+    kinds = {rt.resource: rt.kind for rt in registry.stored()}
     return {
         "apiVersion": API_VERSION,
         "kind": "RevisionTree",
@@ -80,6 +81,7 @@ async def tree(
             {
                 "uid": uid,
                 "resource": nodes[uid].resource,
+                "kind": kinds.get(nodes[uid].resource, ""),
                 "namespace": nodes[uid].namespace,
                 "name": nodes[uid].name,
                 "level": levels[uid],

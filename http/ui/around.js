@@ -23,7 +23,7 @@ export async function around(namespace, resource, name, last, signal) {
     .flatMap((each) => each.events.map((event) => ({ event, about: each }))).sort((one, other) => Date.parse(other.event.time) - Date.parse(one.event.time));
   const parts = [
     owners.length ? list("Owned by", owners, lives) : "",
-    ...[...groups(dependents)].map(([kind, members]) => list(`${gone ? "Owned" : "Owns"} ${members.length.toLocaleString("en")} ${kindOf(kind, members.length)}`, members, lives)),
+    ...[...groups(dependents).values()].map((members) => list(`${gone ? "Owned" : "Owns"} ${members.length.toLocaleString("en")} ${kindOf(members[0], members.length)}`, members, lives)),
     events.length ? reports(events) : "",
     found.truncated ? h("p.faint", {}, "There are more: see the tree.") : "",
   ].filter(Boolean);

@@ -108,10 +108,11 @@ function listed(causes, below) {
   function more() {
     list.append(...causes.slice(shown, shown + SHOWN).map((each) => cause(each, below)));
     shown += SHOWN;
-    button.hidden = shown >= causes.length;
+    if (shown >= causes.length) button.remove();
   }
+  const end = h("p.end", {}, button);
   more();
-  return h("div", {}, list, h("p.end", {}, button));
+  return h("div", {}, list, end);
 }
 
 function cause(each, below) {

@@ -27,7 +27,7 @@ function many(run) {
   const objects = new Set(run.map((each) => fullName(each.revision)));
   const spaces = new Set(run.map((each) => each.revision.object.namespace).filter(Boolean));
   const [verb] = deed({ revision: { ...revision, changed: [] }, action });
-  const name = kinds.size === 1 ? kindOf(revision.object.resource, objects.size) : "objects";
+  const name = kinds.size === 1 ? kindOf(revision.object, objects.size) : "objects";
   const text = h("p.deed", {}, userName(revision.who), ` ${verb} `, objects.size === 1 ? thing(revision) : h("b", {}, `${objects.size.toLocaleString("en")} ${name}`),
     spaces.size > 1 ? ` in ${count(spaces.size, "namespace")}` : place(run.find((each) => each.revision.object.namespace)?.revision ?? revision), run.length > objects.size ? h("span.faint", {}, ` (${count(run.length, "change")})`) : "");
   const list = h("ul.followed", {}, run.map((each) => h("li", {}, when(each.revision.time), " ", thing(each.revision), " ", summary(each.revision))));
@@ -48,7 +48,7 @@ function chips({ revision, kinds, pods, followed }) {
   const found = [];
   if (revision.grants) found.push(chip(revision.grants, "warn"));
   for (const [state, word, tone] of PODS) if (pods[state]) found.push(chip(`${count(pods[state], "Pod")} ${word}`, tone));
-  for (const each of kinds.slice(0, CHIPS)) found.push(chip(`${each.objects.toLocaleString("en")} ${kindOf(each.resource, each.objects)} ${FOLLOWED[each.operation]}`, "", each.names.join(", ")));
+  for (const each of kinds.slice(0, CHIPS)) found.push(chip(`${each.objects.toLocaleString("en")} ${kindOf(each, each.objects)} ${FOLLOWED[each.operation]}`, "", each.names.join(", ")));
   if (followed && !kinds.length) found.push(chip(`${count(followed, "report")} followed`));
   return found;
 }

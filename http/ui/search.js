@@ -12,9 +12,11 @@ const FIELDS = [
 ];
 const OPERATIONS = [["", "any"], ["Create", "created"], ["Update", "changed"], ["Delete", "deleted"]];
 const SINCE = [["", "any time"], ["1h", "the last hour"], ["24h", "the last day"], ["7d", "the last week"], ["30d", "the last month"]];
+const KNOWN = [...FIELDS.map(([name]) => name), "operation", "since", "s"];
 
 export function search({ query, go, signal }) {
   const state = Object.fromEntries(query);
+  if (state.q?.trim()) location.replace(`#/happened?${new URLSearchParams({ q: state.q })}`); // words are for the search box
   const list = new ChangeList({ empty: "No change matches." });
   const form = h("form.filters.wide", { onsubmit: (event) => {
     event.preventDefault();
@@ -28,7 +30,7 @@ export function search({ query, go, signal }) {
   h("button", { type: "submit" }, "Search"));
   complete(form);
   let found = "";
-  if (Object.values(state).some(Boolean)) { // a link has some of the fields
+  if (KNOWN.some((name) => state[name])) { // a link has some of the fields
     const fields = Object.fromEntries(FIELDS.filter(([, , selects]) => selects).map(([name, , selects]) => [selects, state[name]]));
     const selected = selector(fields, { operation: state.operation, "time.from": state.since });
     const pick = (name, value) => go("search", { ...state, [name]: value });

@@ -72,11 +72,11 @@ function withoutRegistry(before, after) {
   return place && after.startsWith(place) ? [before.slice(place.length), after.slice(place.length)] : [before, after];
 }
 
-export const kindOf = (resource, number) => {
-  const name = resource.split(".")[0];
-  const one = name.endsWith("ies") ? `${name.slice(0, -3)}y` : name.endsWith("sses") || name.endsWith("xes") ? name.slice(0, -2) : name.replace(/s$/, "");
-  const known = { pod: "Pod", replicaset: "ReplicaSet", configmap: "ConfigMap", endpointslice: "EndpointSlice", serviceaccount: "ServiceAccount", deployment: "Deployment" }[one] ?? one;
-  return number === 1 ? known : known.endsWith("y") ? `${known.slice(0, -1)}ies` : `${known}s`;
-};
+/** The kind of so many objects: Pod, Pods, NetworkPolicies, Ingresses, Endpoints. */
+export function kindOf({ kind, resource }, number) {
+  const name = kind || resource;
+  if (number === 1 || /[^s]s$/.test(name)) return name;
+  return name.endsWith("y") ? `${name.slice(0, -1)}ies` : /(s|x|ch)$/.test(name) ? `${name}es` : `${name}s`;
+}
 
 export const fullName = ({ object }) => `${object.namespace ?? ""}/${resourceName(object)}/${object.name}`;

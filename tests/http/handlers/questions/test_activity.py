@@ -63,6 +63,7 @@ def test_a_rollout_is_one_row_with_its_pods(running: Running) -> None:
         ("replicasets.apps", "Create", 1),
         ("pods", "Create", 2),
     ]
+    assert [each["kind"] for each in broken["kinds"]] == ["ReplicaSet", "Pod"]
     assert broken["kinds"][1]["names"] == ["web-2-0", "web-2-1"]
     assert by_name["alice@example.com", "Update", "web"]["pods"] == {"ready": 2}
     assert by_name["alice@example.com", "Update", "web"]["revision"]["reason"] == "2 crashes"

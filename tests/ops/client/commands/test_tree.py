@@ -73,6 +73,7 @@ def test_a_tree_for_programs(chronicle: Chronicle, rollout: tuple[str, int]) -> 
         "replicasets.apps": 0,
         "pods": 1,
     }
+    assert [each["kind"] for each in document["objects"]] == ["Deployment", "ReplicaSet", "Pod"]
     assert objects["replicasets.apps"]["owners"] == [objects["deployments.apps"]["uid"]]
     assert [objects[each]["existed"] for each in ("deployments.apps", "replicasets.apps", "pods")] == [
         True,

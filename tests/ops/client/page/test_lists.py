@@ -81,6 +81,12 @@ async def entries(page: Page, label: str) -> list[str]:
     return found
 
 
+async def gap(page: Page, upper: str, lower: str) -> float:
+    """Return the pixels between two elements."""
+    boxes = [f"document.querySelector('{each}').getBoundingClientRect()" for each in (lower, upper)]
+    return float(await page.eval(f"{boxes[0]}.top - {boxes[1]}.bottom"))
+
+
 async def test_the_cluster_at_a_moment(chromium: Browser, served: Served) -> None:
     page = await chromium.page(f"{served.admin}#/cluster?ns=shop&at={served.created}&kind=configmaps&name=cart")
     await page.wait(f"{SETTLED} && document.querySelector('.diff')")
@@ -173,6 +179,34 @@ async def test_facets_narrow_a_search_and_names_are_completed(chromium: Browser,
     await page.eval("document.querySelector('input[name=resource]').focus()")
     await page.wait("document.querySelector('#known-resource option[value=configmaps]')")
     assert not page.errors
+
+
+async def test_an_address_of_search_lists_what_it_names_alone(chromium: Browser, served: Served) -> None:
+    page = await chromium.page(f"{served.admin}#/search?q=")
+    await page.wait(SETTLED)
+    assert await page.eval("document.querySelectorAll('tbody tr').length") == 0
+    await page.eval("location.hash = '#/search?q=till'")  # words are for the search box
+    await page.wait("location.hash === '#/happened?q=till' && document.querySelector('.rows .row')")
+    assert not page.errors
+
+
+async def test_the_cluster_shows_what_happened_elsewhere(chromium: Browser, served: Served) -> None:
+    page = await chromium.page(f"{served.admin}#/cluster")
+    await page.wait(f"{SETTLED} && document.querySelector('[aria-label=Elsewhere] .row')")
+    assert "changed nothing here" in await page.text(".panel")
+    assert "shop" in await page.text("[aria-label=Elsewhere]")
+    await go_to(page, "#/cluster?ns=shop")
+    await page.wait(f"{SETTLED} && document.querySelector('.panel .row')")
+    assert not await page.eval("document.querySelector('[aria-label=Elsewhere]')")
+
+
+async def test_no_gap_is_left_where_all_is_shown(chromium: Browser, served: Served) -> None:
+    page = await chromium.page(f"{served.admin}#/deleted")
+    await page.wait(f"{SETTLED} && document.querySelector('.export')")
+    assert await gap(page, "tbody", ".export") < 20
+    await go_to(page, "#/incident?before=1h")
+    await page.wait(f"{SETTLED} && document.querySelector('details.rest')")
+    assert await gap(page, ".causes", "details.rest") < 20
 
 
 async def test_changes_are_saved_as_files(chromium: Browser, served: Served) -> None:
