@@ -138,8 +138,8 @@ class BufferedExchange:
 class Request(msgspec.Struct, kw_only=True, eq=False):
     """One request. `path` is percent-decoded, `raw_path` and `query_string` are as received (without the `?`).
 
-    peer_certificate: the client's certificate (DER), or None. TLS has verified its chain against all authorities
-    together, but no dates (see tls.py).
+    peer_certificate: the client's certificate (DER), or None. The client has its private key; its chain is not verified
+    (wire/tls_context.py).
     peer_intermediates: the other certificates that the client sent (DER).
     draining: set when the server is about to stop; watches should end soon.
     """

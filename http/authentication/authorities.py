@@ -1,10 +1,10 @@
 """Certificate authorities: bundles in files, reloaded while the server runs, and verification of chains.
 
-The TLS layer verified a client's chain against all authorities together, at the handshake. Here it is verified against
-the current authorities of one purpose: client certificates, or the authenticating proxy. The rules are those of Go's
-crypto/x509 with the key usage clientAuth, which kube-apiserver uses:
+The handshake has shown that a client has the private key of its certificate, and no more. Its chain is verified here,
+against the current authorities of one purpose: client certificates, or the authenticating proxy. The rules are those of
+Go's crypto/x509 with the key usage clientAuth, which kube-apiserver uses:
 
-- Each certificate is within its validity and signed by the next.
+- Each certificate is within its validity and signed by the next, whose key is not longer than MAX_RSA_BITS.
 - Each issuer is an authority whose path length allows the chain below it.
 - No extended key usage in the chain excludes clients.
 - A certificate with an unknown critical extension is rejected (RFC 5280 §4.2).
@@ -23,15 +23,20 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 log = logging.getLogger(__name__)
 
 # Seconds between two checks of the files: at once for the operator, and free for most requests.
 LOOK_INTERVAL = 0.01
-# Certificates in a chain, and signatures verified to find one (Go's maxChainSignatureChecks).
+# Certificates in a chain, intermediates that are looked at, and signatures verified to find one (Go: 100). Anybody can
+# send a certificate, so these bound what a handshake may cost: some 30 ms.
 MAX_CHAIN: Final = 8
-MAX_SIGNATURES: Final = 100
+MAX_INTERMEDIATES: Final = 16
+MAX_SIGNATURES: Final = 30
+# Longer keys are refused (Go's crypto/tls): to verify a signature of one takes milliseconds.
+MAX_RSA_BITS: Final = 8192
 
 _CLIENTS: Final = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 _UNDERSTOOD: Final = frozenset(
@@ -134,6 +139,7 @@ def chain_to(
     The chain is valid for a client at ``now`` (seconds since the epoch). ``others``: the intermediates that the client
     sent. An authority's own certificate is a chain.
     """
+    others = others[:MAX_INTERMEDIATES]
     checks = iter(range(MAX_SIGNATURES))
 
     def search(chain: list[x509.Certificate]) -> list[x509.Certificate] | None:
@@ -161,6 +167,9 @@ def chain_to(
 
 def _signed(child: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
+        key = issuer.public_key()
+        if isinstance(key, RSAPublicKey) and key.key_size > MAX_RSA_BITS:
+            return False
         child.verify_directly_issued_by(issuer)
     except (*UNREADABLE, InvalidSignature):
         return False

@@ -129,9 +129,9 @@ def subprotocol_token(request: Request) -> str | None:
 #
 # The common name is the user, each organization a group, the attribute 1.3.6.1.4.1.57683.2 the uid.
 #
-# The TLS layer verified the chain against all authorities at the handshake. Here it is verified for each request
-# against the current authorities of client certificates, because a connection may outlive its certificate and its
-# authority. The result is cached until the authorities change or a certificate of the chain expires.
+# The chain is verified for each request against the current authorities of client certificates: a connection may
+# outlive its certificate and its authority. The result is cached until the authorities change or a certificate of the
+# chain expires.
 
 
 UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")

@@ -1,11 +1,11 @@
 """The server's TLS contexts: the default one and those of further certificates, rebuilt when their files change.
 
-Client certificates are requested, not required. The handshake fails with a TLS alert if the certificate was issued by
-none of the authorities (for clients or for the authenticating proxy) or is not for clients. kube-apiserver completes
-the handshake and answers 401 instead, but Python's `ssl` cannot request a certificate without verifying it. Either way
-the certificate authenticates nobody. For each request, authenticators check the issuing authority and all dates
-(authentication/authorities.py): an expired certificate is answered by 401, as in kube-apiserver, or accompanied by a
-token. Sessions of TLS 1.3 are not resumed. One of TLS 1.2 may be, while the context is the same. It has the whole chain
+Client certificates are requested, not required, and not verified in the handshake. For each request, authenticators
+check the chain to an authority, its use and all dates (authentication/authorities.py): a certificate that they refuse
+is answered by 401, as in kube-apiserver, unless a token comes with it. Where OpenSSL's functions cannot be called
+(openssl.py), the handshake fails for a certificate of none of the authorities, or one that is not for clients.
+
+Sessions of TLS 1.3 are not resumed. One of TLS 1.2 may be, while the context is the same. It has the whole chain
 of its first handshake, which authenticators check as any other.
 
 A further certificate (--tls-sni-cert-key) is chosen by the name that the client asks for (SNI, RFC 6066 §3), or by the
@@ -26,6 +26,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from kubechronicle.api.values import names
+from kubechronicle.http.wire import openssl
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +56,12 @@ class TLSOptions:
     """The properties of all contexts.
 
     ``ciphers``: of TLS 1.2 and older, in OpenSSL's names; "" for the default ones.
+    ``groups``: of the key exchange, in OpenSSL's names; none for the default ones.
     """
 
     minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     ciphers: str = ""
+    groups: tuple[str, ...] = ()
     http2: bool = True
 
 
@@ -141,6 +144,8 @@ def _context(files: TLSFiles, certificate: str, private_key: str) -> ssl.SSLCont
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_ciphers((options.ciphers or CIPHERS) + (f":{OLD_CIPHERS}" if old else ""))
     context.set_alpn_protocols(["h2", "http/1.1"] if options.http2 else ["http/1.1"])
+    if options.groups and (problem := openssl.set_groups(context, options.groups)):
+        raise ValueError(problem)
     context.load_cert_chain(certificate, private_key)
     if files.client_cas:
         context.verify_mode = ssl.CERT_OPTIONAL
@@ -148,6 +153,7 @@ def _context(files: TLSFiles, certificate: str, private_key: str) -> ssl.SSLCont
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | NO_CHECK_TIME
         for file in files.client_cas:
             context.load_verify_locations(file)
+        openssl.accept_any_certificate(context)
     return context
 
 

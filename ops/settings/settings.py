@@ -35,6 +35,7 @@ class Settings:
     cert_dir: types.Directory | None
     tls_min_version: types.TLSVersion | None
     tls_cipher_suites: tuple[types.Name, ...] | None
+    tls_curve_preferences: tuple[types.Name, ...] | None
     tls_sni_cert_key: types.NamedFiles | None
     disable_http2_serving: bool
     http2_max_streams_per_connection: types.Count

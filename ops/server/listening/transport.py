@@ -9,6 +9,7 @@ from typing import Final
 import re2
 
 from kubechronicle.http.edge import EdgeSettings
+from kubechronicle.http.wire.openssl import set_groups
 from kubechronicle.http.wire.serve_config import ServeLimits
 from kubechronicle.http.wire.tls_context import NamedCertificate, TLSFiles, TLSOptions, contexts_by_name
 from kubechronicle.ops.errors import OperatorError
@@ -53,11 +54,16 @@ FOR_HTTP2: Final = frozenset({"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDH
 """One of these is required for HTTP/2 (RFC 9113 §9.2.2)."""
 
 
+GROUPS: Final = {"23": "P-256", "24": "P-384", "25": "P-521", "29": "X25519", "4588": "X25519MLKEM768"}
+"""OpenSSL's names of the groups that Go knows, by their numbers (IANA, TLS Supported Groups)."""
+
+
 def tls_options(settings: Settings) -> TLSOptions:
     """Return the options of TLS. Raise OperatorError."""
     return TLSOptions(
         minimum=VERSIONS[settings.tls_min_version or "VersionTLS12"],
         ciphers=_ciphers(settings),
+        groups=_groups(settings),
         http2=not settings.disable_http2_serving,
     )
 
@@ -75,6 +81,17 @@ def _ciphers(settings: Settings) -> str:
         one_of = " or ".join(sorted(FOR_HTTP2, reverse=True))
         raise OperatorError(f"--tls-cipher-suites: HTTP/2 needs {one_of}; add one, or give --disable-http2-serving")
     return ":".join(chosen)
+
+
+def _groups(settings: Settings) -> tuple[str, ...]:
+    given = settings.tls_curve_preferences or ()
+    if unknown := [number for number in given if number not in GROUPS]:
+        known = ", ".join(f"{number} ({name})" for number, name in GROUPS.items())
+        raise OperatorError(f"--tls-curve-preferences: {unknown[0]} is none of {known}")
+    chosen = tuple(GROUPS[number] for number in given)
+    if chosen and (problem := set_groups(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), chosen)):
+        raise OperatorError(f"--tls-curve-preferences: {problem}")
+    return chosen
 
 
 def named_certificates(settings: Settings) -> tuple[NamedCertificate, ...]:

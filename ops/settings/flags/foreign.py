@@ -66,8 +66,6 @@ FOREIGN: Final[tuple[Foreign, ...]] = (
     *_refused("give /debug/pprof/profile to a user by a ClusterRole instead", "debug-socket-path",
               quiet=frozenset({""})),
     *_warned("addresses are shared always (SO_REUSEADDR)", "permit-address-sharing", quiet=ON, switch=True),
-    *_refused("set Groups in the configuration file of OpenSSL (OPENSSL_CONF) instead", "tls-curve-preferences",
-              quiet=frozenset({""})),
     *_warned(
         GATED, "coordinated-leadership-lease-duration", "coordinated-leadership-renew-deadline",
         "coordinated-leadership-retry-period", "peer-advertise-ip", "peer-advertise-port", "peer-ca-file",

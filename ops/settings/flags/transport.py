@@ -15,6 +15,11 @@ FLAGS = (
         "AES-GCM and ChaCha20.",
     ),
     Flag(
+        name="tls-curve-preferences", placeholder="LIST", default="",
+        help="The groups of the key exchange, comma-separated, by Go's numbers: 23 (P-256), 24 (P-384), 25 (P-521), 29 "
+        "(X25519), 4588 (X25519MLKEM768, from OpenSSL 3.5 on). Default: those of OpenSSL.",
+    ),
+    Flag(
         name="tls-sni-cert-key", placeholder="FILES", default="", repeatable=True, keeps_commas=True,
         help="A further certificate and its key (PEM), with the names for which it is served: CERTIFICATE,KEY or "
         "CERTIFICATE,KEY:NAME,*.DOMAIN,IP. Without names: those in the certificate. It is reloaded when it changes.",

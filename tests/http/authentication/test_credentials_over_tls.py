@@ -12,7 +12,6 @@ import io
 import json
 import logging
 import os
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 import trio_websocket
 from certificates import CA, CN, O, Subject, subject_of
 from cryptography import x509
@@ -128,24 +126,16 @@ async def test_the_user_of_a_client_certificate(gate: Open) -> None:
         assert (await at.user(at.files(middle, (CN, "joe"), chain=[middle])))["username"] == "joe"
 
 
-async def test_certificates_of_unknown_authorities_fail_the_handshake(gate: Open) -> None:
+async def test_certificates_that_authenticate_nobody_are_401_unless_a_token_comes_with_them(gate: Open) -> None:
     async with gate() as at:
         stranger = CA("clients")
-        for files in (
-            at.files(stranger, (CN, "jane")),
-            at.files(at.clients, (CN, "jane"), usage=[ExtendedKeyUsageOID.SERVER_AUTH]),
-            at.files(stranger, (CN, "front")),
-        ):
-            with pytest.raises((trio.BrokenResourceError, ssl.SSLError)):
-                await at.user(files)
-        assert at.served.server.statistics().handshakes_failed == 3
-
-
-async def test_certificates_that_are_expired_or_without_a_user_are_401(gate: Open) -> None:
-    async with gate() as at:
         late = CA("late", parent=at.clients, days=-0.5)
         unknown = x509.UnrecognizedExtension(ObjectIdentifier("1.2.3.4"), b"\x05\x00")
         for files in (
+            at.files(stranger, (CN, "jane")),
+            at.files(stranger, (CN, "front")),
+            at.files(at.clients, (CN, "jane"), usage=[ExtendedKeyUsageOID.SERVER_AUTH]),
+            at.files(at.clients, (CN, "jane"), extensions=[(unknown, True)]),
             at.files(at.clients, (CN, "jane"), start=-2, end=-1),
             at.files(at.clients, (CN, "jane"), start=1, end=2),
             at.files(at.proxies, (CN, "front"), start=-2, end=-1),
@@ -155,8 +145,8 @@ async def test_certificates_that_are_expired_or_without_a_user_are_401(gate: Ope
         ):
             assert await at.user(files) == 401
             assert (await at.user(files, authorization=f"Bearer {ADMIN}"))["username"] == "admin"
-        with pytest.raises((trio.BrokenResourceError, ssl.SSLError)):
-            await at.user(at.files(at.clients, (CN, "jane"), extensions=[(unknown, True)]))
+            assert await at.user(files, **PROXY_HEADERS) == 401
+        assert at.served.server.statistics().handshakes_failed == 0
 
 
 async def test_authorities_may_change_under_an_open_connection(gate: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,8 +164,7 @@ async def test_authorities_may_change_under_an_open_connection(gate: Open, monke
         assert await user_or_status(connection) == 401
         assert (await user_or_status(connection, authorization=f"Bearer {ADMIN}"))["username"] == "admin"
         assert (await at.user(new_files))["username"] == "joe"
-        with pytest.raises((trio.BrokenResourceError, ssl.SSLError)):
-            await at.user(old_files)
+        assert await at.user(old_files) == 401
         at.trust(at.clients, at.clients)
         assert (await user_or_status(connection))["username"] == "jane"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import socket
 import ssl
@@ -14,7 +15,7 @@ import trio.testing
 from cryptography import x509
 
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.wire import tls, tls_context
+from kubechronicle.http.wire import openssl, tls, tls_context
 
 
 async def client_identity(request: Request) -> Response:
@@ -36,24 +37,68 @@ async def test_dates_are_for_the_authenticator(wire: Any, authority: Any) -> Non
     assert (await (await served.http1(certificate)).ask("GET", "/")).body == b"CN=late"
 
 
-async def test_untrusted_certificates_fail_the_handshake(wire: Any, authority: Any, tmp_path: Path) -> None:
-    called = False
+def untrusted(authority: Any, directory: Path) -> list[Any]:
+    """Return a certificate of an unknown authority, and one that is not for clients."""
+    return [
+        type(authority)(directory, "stranger").issue("mallory", client=True),
+        authority.issue("mallory", client=False),
+    ]
 
-    async def app(request: Request) -> Response:
-        nonlocal called
-        called = True
-        return Response(200)
 
-    served = await wire(app)
-    stranger = type(authority)(tmp_path, "stranger").issue("mallory", client=True)
-    for_servers = authority.issue("server", client=False)
-    for certificate in (stranger, for_servers):
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_untrusted_certificates_are_for_the_authenticator(
+    wire: Any, authority: Any, tmp_path: Path, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = await wire(client_identity)
+    monkeypatch.setattr(served, "context", lambda *given: limited(type(served).context(served, *given)))
+
+    def limited(context: ssl.SSLContext) -> ssl.SSLContext:
+        context.maximum_version = version
+        return context
+
+    for certificate in untrusted(authority, tmp_path):
+        client = await served.http1(certificate)
+        assert (await client.ask("GET", "/")).body == b"CN=mallory"
+    assert served.server.statistics().handshakes_failed == 0
+
+
+async def test_where_openssl_cannot_be_called_the_handshake_fails(
+    wire: Any, authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openssl, "_library", lambda: None)
+    served = await wire(client_identity)
+    for certificate in untrusted(authority, tmp_path):
         client = await served.http1(certificate)  # TLS 1.3: the client's handshake ends before the alert arrives
         with pytest.raises(trio.BrokenResourceError):
             await client.ask("GET", "/")
-    assert not called
     assert served.server.statistics().handshakes_failed == 2
     await served.check_alive()
+
+
+def test_the_context_of_this_interpreter_is_known() -> None:
+    library = openssl._library()
+    assert library is not None
+    library.SSL_CTX_get_options.argtypes, library.SSL_CTX_get_options.restype = [ctypes.c_void_p], ctypes.c_uint64
+    context = ssl.create_default_context()
+    for option in (ssl.OP_NO_TICKET, ssl.OP_NO_COMPRESSION):
+        context.options |= option
+        assert library.SSL_CTX_get_options(openssl._pointer(context)) == context.options
+
+
+async def test_the_groups_of_the_key_exchange(authority: Any, wire: Any) -> None:
+    """A client that has other groups alone is refused."""
+    served = await wire(client_identity, options=tls_context.TLSOptions(groups=("P-384",)))
+    for group, works in (("P-384", True), ("X25519", False)):
+        context = served.context("http/1.1")
+        assert openssl.set_groups(context, [group]) == ""
+        tcp = await trio.open_tcp_stream("127.0.0.1", served.server.port)
+        stream = trio.SSLStream(tcp, context, server_hostname="localhost")
+        if works:
+            await stream.do_handshake()
+        else:
+            with pytest.raises(trio.BrokenResourceError):
+                await stream.do_handshake()
+    assert openssl.set_groups(context, ["P-256", "X999"]).endswith(" has no X999")
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
