@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kubechronicle.api.codecs.errors import NotAcceptableError, UnsupportedMediaTypeError
-from kubechronicle.api.values.caches import remembered
 
 __all__ = [
     "APPLY_CBOR",
@@ -88,9 +87,8 @@ WATCH_COMPRESSION = "WatchListCompression"
 """The gate of watches in gzip."""
 COMPRESSION_GATES = (COMPRESSION, WATCH_COMPRESSION)
 
-# Clients send a handful of different headers. Longer ones are not cached.
-_REMEMBERED = 512
-_REMEMBERED_LENGTH = 2048
+_LONGEST_TYPE = 2048
+"""Characters of a Content-Type that are read."""
 # Clauses up to which Go's sort is an insertion sort.
 FEW_CLAUSES = 12
 
@@ -174,7 +172,7 @@ def operator_page(accept: str | None, kind: str, formats: Formats = WITHOUT_CBOR
             return not (asked or group or version)
         return (asked, group) == (kind, "config.k8s.io") and version in ("v1alpha1", "v1beta1")
 
-    found = _first_allowed(accept or "", allows, types)
+    found = _negotiate(accept or "", allows, replace(formats, types=types))
     if found is None or found.stream:
         raise NotAcceptableError(types)
     return found
@@ -291,22 +289,13 @@ def _acceptable(representation: Representation | None, formats: Formats) -> Repr
 
 
 def _negotiate(accept: str, allows: _Allows, formats: Formats) -> Representation | None:
-    if len(accept) <= _REMEMBERED_LENGTH:
-        return _remembered(accept, allows, formats.types)
-    return _first_allowed(accept, allows, formats.types)
-
-
-def _first_allowed(accept: str, allows: _Allows, types: tuple[str, ...]) -> Representation | None:
     if not accept:
         return Representation(media_type=JSON)
     for clause in _clauses(accept):
-        for media_type in types:
+        for media_type in formats.types:
             if clause.matches(media_type) and (found := _representation(media_type, clause.parameters, allows)):
                 return found
     return None
-
-
-_remembered = remembered(_REMEMBERED)(_first_allowed)
 
 
 def _representation(media_type: str, parameters: dict[str, str], allows: _Allows) -> Representation | None:
@@ -398,5 +387,5 @@ _CONTENT_TYPE = re.compile(
 
 def _media_type(content_type: str) -> str:
     """Return the type without its parameters, in lower case; "" if malformed."""
-    match = _CONTENT_TYPE.fullmatch(content_type[:_REMEMBERED_LENGTH])
+    match = _CONTENT_TYPE.fullmatch(content_type[:_LONGEST_TYPE])
     return match[1].lower() if match else ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any, Final
 
 import orjson
@@ -33,7 +32,6 @@ from kubechronicle.api.codecs.budget import MAX_ALIASED, MAX_VALUES, require_wit
 from kubechronicle.api.codecs.errors import MAX_COMPLAINTS, MAX_DEPTH, Complaints, DecodeError
 from kubechronicle.api.codecs.json import as_object, has_unique_keys, holds_any, loads
 from kubechronicle.api.codecs.yaml_writer import go_float, resolve, resolve_tagged, write
-from kubechronicle.api.values.caches import CACHES, Recent
 
 __all__ = ["decode", "decode_all", "decode_nearly_plain", "decode_plain", "decode_value", "encode", "is_plain"]
 
@@ -84,7 +82,7 @@ def decode_plain(data: bytes) -> Any:
     """
     value = _decode_json(data)
     try:
-        return value if value is not None and _make_parts_plain(value) else None
+        return value if value is not None and _make_plain(value, 0) else None
     except TypeError:  # too deep to be encoded
         return None
 
@@ -126,31 +124,6 @@ def _decode_json(data: bytes, option: int = 0) -> Any:
         return value if not _COLON_ON_NEXT_LINE(text) and has_unique_keys(text, value, option=option) else None
     except (orjson.JSONDecodeError, TypeError):  # no JSON, or not to be encoded
         return None
-
-
-_PART: Final = 1024  # bytes of a member from which its digest is cheaper than a walk
-_known_plain: Final[Recent[bytes, bool]] = CACHES.add("plain parts", Recent(1024))
-
-
-def _make_parts_plain(value: dict[str, Any]) -> bool:
-    """Do as ``_make_plain``, without a walk through large members that were seen before: applied again, or in part."""
-    rest: dict[str, Any] = {}
-    for name, item in value.items():
-        if item.__class__ is not dict and item.__class__ is not list:
-            rest[name] = item
-            continue
-        text = orjson.dumps(item)
-        digest = sha256(text, usedforsecurity=False).digest() if len(text) >= _PART else None
-        if digest is not None and len(name) <= MAX_PLAIN_KEY and _known_plain.get(digest):
-            continue
-        if len(name) > MAX_PLAIN_KEY or not _make_plain(item, 1):
-            return False
-        if digest is not None and orjson.dumps(item) == text:  # no float has become an integer
-            _known_plain.add(digest, value=True)
-    if not _make_plain(rest, 0):
-        return False
-    value.update(rest)
-    return True
 
 
 def _make_plain(value: Any, depth: int) -> bool:

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kubechronicle.api.history.differences import field_below, item_label, key_fields_of, same
-from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import compact_json
 
 # Mappings with free names: the rest of the path is one name, dots included.
@@ -73,7 +72,6 @@ def _of_pointer(pointer: str) -> str:
     return field
 
 
-@remembered(256)
 def steps(path: str) -> tuple[str, ...]:
     """Return the steps of a path: names, and list keys with their opening bracket. ValueError."""
     found: list[str] = []

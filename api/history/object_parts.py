@@ -20,12 +20,9 @@ import orjson
 from msgspec import UNSET, UnsetType
 
 from kubechronicle.api.history.field_values import canonical, steps
-from kubechronicle.api.values.caches import remembered
 
 MOST_FIELDS: Final = 64
 """Fields, and mappings above them, of one request. Each mapping costs 0.1 ms, once for the same fields."""
-KEPT: Final = 64
-"""Different sets of fields whose decoders are kept."""
 ALWAYS: Final = ("apiVersion", "kind")
 """Fields that every object keeps."""
 
@@ -62,7 +59,6 @@ def fields_read(paths: Iterable[str], variables: Collection[str]) -> tuple[str, 
     return tuple(sorted(found))
 
 
-@remembered(KEPT)
 def _parts(fields: tuple[str, ...], begins: tuple[bytes, ...]) -> Parts:
     tree: _Tree = {name: {} for name in ALWAYS}
     for field in fields:

@@ -21,12 +21,10 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any, Final
 
-from kubechronicle.api.managed_fields.columns import KNOWN_ITEMS, MANY, are_short, columns_of, keys_of
 from kubechronicle.api.managed_fields.path_elements import NoPathElement as NoPathElement
 from kubechronicle.api.managed_fields.path_elements import elements_of, in_order, items_by_element
 from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import MAP, SET, AnyType, ListType, MapType, ObjectType, Scalar, Type
-from kubechronicle.api.values.caches import CACHES, Recent
 
 FieldSet = dict[str, Any]
 
@@ -217,8 +215,6 @@ def _map_collector(below: Type) -> Collector:
     def collect(value: Any) -> FieldSet:
         if value.__class__ is not dict:
             return _LEAF
-        if len(value) >= MANY and _CONTAINERS.isdisjoint(map(type, value.values())):
-            return _of_leaves(tuple(value))
         node: FieldSet = {SELF: _LEAF}
         for name in sorted(value) if len(value) > 1 else value:
             item = value[name]
@@ -228,36 +224,12 @@ def _map_collector(below: Type) -> Collector:
     return collect
 
 
-_Identity = tuple[ListType | None, tuple[str, ...], tuple[str, ...]]
-_known: Final[Recent[_Identity, FieldSet]] = CACHES.add("nodes of lists", Recent(KNOWN_ITEMS))
-"""Nodes of large lists, by (type, names of the fields, keys or values), and of large maps, by (None, names, ())."""
-
-
-def _of_leaves(names: tuple[str, ...]) -> FieldSet:
-    """Return the node of a map whose values have no descendants. Maps with the same names share it."""
-    node = _known.get((None, names, ()))
-    if node is None:
-        node = {SELF: _LEAF} | {"f:" + name: _LEAF for name in sorted(names)}
-        if are_short(names):
-            _known.add((None, names, ()), node, len(names))
-    return node
-
-
 def _list_collector(kind: ListType) -> Collector:
     keyed = kind.list_type == MAP
 
     def collect(value: Any) -> FieldSet:
         if value.__class__ is not list:
             return _LEAF
-        identity = _identity(value, kind) if len(value) >= MANY else None
-        node = None if identity is None else _known.get(identity)
-        if node is None:
-            node = collect_items(value)
-            if identity is not None:
-                _known.add(identity, node, len(value))
-        return node
-
-    def collect_items(value: list[Any]) -> FieldSet:
         elements = elements_of(value, kind)
         nodes = map(_collector_of(kind.item), value) if keyed else repeat(_LEAF)
         node: FieldSet = {SELF: _LEAF}
@@ -267,18 +239,6 @@ def _list_collector(kind: ListType) -> Collector:
         return in_order(node) if len(node) > 2 else node
 
     return collect
-
-
-def _identity(items: list[Any], kind: ListType) -> tuple[ListType, tuple[str, ...], tuple[str, ...]] | None:
-    """Return a key that all lists with the same node share, None for unusual lists."""
-    if kind.list_type == SET:
-        values = tuple(items)
-        return (kind, (), values) if are_short(values) else None
-    alike = columns_of(items)
-    keys = None if alike is None else keys_of(*alike, kind)
-    if alike is None or keys is None or not all(_CONTAINERS.isdisjoint(map(type, column)) for column in alike[1]):
-        return None
-    return kind, alike[0], keys
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], kind: ObjectType) -> tuple[FieldSet, FieldSet]:

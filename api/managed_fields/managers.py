@@ -22,11 +22,9 @@ import orjson
 
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.managed_fields import field_sets
-from kubechronicle.api.managed_fields.columns import KNOWN_BYTES, Shape, shape_of
 from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.path_elements import NoPathElement
 from kubechronicle.api.schema.types import ObjectType
-from kubechronicle.api.values.caches import CACHES, Recent
 
 MAX_UPDATE_MANAGERS: Final = 10
 """Separate entries of operation Update; older ones are merged into one per apiVersion."""
@@ -120,26 +118,13 @@ def track(
         metadata["managedFields"] = result
 
 
-_New = tuple[ObjectType, Paths, Shape]
-_known: Final[Recent[_New, FieldSet]] = CACHES.add("sets of new objects", Recent(KNOWN_BYTES))
-"""Sets of new objects. Their values do not count, as all fields that Go writes for an empty object are empty maps."""
-
-
 def _of_new(new: dict[str, Any], kind: ObjectType, reset: Paths) -> FieldSet:
     """Return the fields that the creator of an object owns; {} if none, or if they have no names."""
-    shape = None if kind.custom else shape_of(new)
-    known = None if shape is None else _known.get((kind, reset, shape))
-    if known is not None:
-        return known
-    zero = kind.zero()
     try:
-        changed, _ = field_sets.compare(zero, new, kind)
+        changed, _ = field_sets.compare(kind.zero(), new, kind)
     except NoPathElement:
         return {}  # no entries rather than wrong ones
-    fields = field_sets.without_paths(strip_untracked(changed), reset)
-    if shape is not None and all(value == {} for value in zero.values()):
-        _known.add((kind, reset, shape), fields, len(repr(shape)))
-    return fields
+    return field_sets.without_paths(strip_untracked(changed), reset)
 
 
 Differences = Mapping[str, tuple[FieldSet, FieldSet]]

@@ -11,14 +11,11 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
-from kubechronicle.api.values.caches import remembered
-
 UID: Final = "object.metadata.uid"
 NAMESPACE: Final = "object.metadata.namespace"
 _OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
 
 
-@remembered(4096)
 def fnv(text: str) -> int:
     """Return the 64-bit FNV-1a hash of a text. Each watcher of a share asks for that of each changed object."""
     hashed = _OFFSET

@@ -27,7 +27,6 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import go_quote
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.tables.custom import custom_printer
-from kubechronicle.api.values.caches import remembered
 from kubechronicle.api.values.objects import ReadOnlyObject
 
 INCLUDE_NONE: Final = "None"
@@ -49,8 +48,6 @@ _METADATA: Final = (
 _OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _MANAGER: Final = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
 _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
-CUSTOM_PRINTERS_KEPT: Final = 1024
-"""The most cached printers of custom resource versions."""
 
 
 def include_object_policy(text: str) -> str:
@@ -76,15 +73,10 @@ DEFAULT: Final = Printer((NAME, CREATED_AT), _default_cells, null_when_empty=Tru
 """The printer of built-in kinds without one of their own."""
 
 
-@remembered(CUSTOM_PRINTERS_KEPT)
-def _custom(rt: ResourceType) -> Printer:
-    return custom_printer(rt.printer_columns)
-
-
 def printer_of(rt: ResourceType) -> Printer:
-    """Return the printer of a kind."""
+    """Return the printer of a kind. That of a custom one is compiled: whoever makes several tables keeps it."""
     if rt.custom is not None or rt.printer_columns:
-        return _custom(rt)
+        return custom_printer(rt.printer_columns)
     return PRINTERS.get(rt.resource, DEFAULT)
 
 

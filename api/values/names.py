@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from kubechronicle.api.values.caches import cached
-
 NameCheck = Callable[[str, bool], list[str]]
 """``check(name, prefix)``: with ``prefix`` the name is a generateName, which may end in a dash."""
 
@@ -55,6 +53,7 @@ _subdomain_match: Final = re.compile(_SUBDOMAIN + r"\Z").match
 _underscores_match: Final = re.compile(_UNDERSCORES + r"\Z").match
 _label_1035_match: Final = re.compile(_LABEL_1035 + r"\Z").match
 _qualified_match: Final = re.compile(_QUALIFIED + r"\Z").match
+_key_match: Final = re.compile(f"({_SUBDOMAIN}/)?{_QUALIFIED}" + r"\Z").match
 _label_value_match: Final = re.compile(_LABEL_VALUE + r"\Z").match
 _config_key_match: Final = re.compile(_CONFIG_KEY + r"\Z").match
 
@@ -163,8 +162,10 @@ def dns_1035_label(text: str) -> list[str]:
     return problems
 
 
-@cached(2048)
-def _qualified_name(text: str) -> tuple[str, ...]:
+def qualified_name(text: str) -> list[str]:
+    """A label or annotation key: ``name`` or ``example.com/name``."""
+    if len(text) <= LABEL_MAX and _key_match(text):
+        return []
     parts = text.split("/")
     problems: list[str] = []
     if len(parts) == 1:
@@ -179,19 +180,14 @@ def _qualified_name(text: str) -> tuple[str, ...]:
             problems += [f"prefix part {problem}" for problem in found]
     else:
         what = regex_message(_QUALIFIED_MESSAGE, _QUALIFIED, "MyName", "my.name", "123-abc")
-        return (f"a valid label key {what} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
+        return [f"a valid label key {what} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     if not name:
         problems.append("name part must be non-empty")
     elif len(name.encode()) > LABEL_MAX:
         problems.append("name part " + max_length(LABEL_MAX, "bytes"))
     if not _qualified_match(name):
         problems.append("name part " + regex_message(_QUALIFIED_MESSAGE, _QUALIFIED, "MyName", "my.name", "123-abc"))
-    return tuple(problems)
-
-
-def qualified_name(text: str) -> list[str]:
-    """A label or annotation key: ``name`` or ``example.com/name``."""
-    return list(_qualified_name(text))
+    return problems
 
 
 def label_value(text: str) -> list[str]:

@@ -49,29 +49,40 @@ class QuantityError(ValueError):
     """Not a quantity. Its text is apimachinery's."""
 
 
-@cached(4096)
-def parse(text: str) -> tuple[Decimal, str]:
-    """Return (value, family): family is ``binary``, ``decimal`` or ``exponent``. QuantityError if it is none.
-
-    Digits below a nano are rounded away from zero.
-    """
-    number = _read(text)
-    exponent = max(-_MOST_EXPONENT, min(_MOST_EXPONENT, number.exponent))
-    return _EXACT.scaleb(Decimal(number.whole), exponent), number.family
-
-
 _MOST_EXPONENT: Final = 400
 """A larger exponent makes no difference to any rule, but long numbers."""
 
 
-@cached(4096)
-def canonical(text: str) -> str:
-    """Return the canonical spelling of a quantity. QuantityError if it is none.
+class Quantity(NamedTuple):
+    """``family``: binary, decimal or exponent. ``spelling``: the canonical one."""
 
-    Kubernetes keeps the spelling of many numbers that it need not shorten, such as ``+1``, ``01`` and ``5.``.
+    value: Decimal
+    family: str
+    spelling: str
+
+
+@cached(4096)
+def quantity(text: str) -> Quantity:
+    """Return a quantity. QuantityError if it is none.
+
+    Digits below a nano are rounded away from zero. Kubernetes keeps the spelling of many numbers that it need not
+    shorten, such as ``+1``, ``01`` and ``5.``.
     """
     number = _read(text)
-    return text if number.kept else _spelled(number.whole, number.exponent, number.family)
+    exponent = max(-_MOST_EXPONENT, min(_MOST_EXPONENT, number.exponent))
+    value = _EXACT.scaleb(Decimal(number.whole), exponent)
+    spelling = text if number.kept else _spelled(number.whole, number.exponent, number.family)
+    return Quantity(value, number.family, spelling)
+
+
+def parse(text: str) -> tuple[Decimal, str]:
+    """Return (value, family). QuantityError if it is none."""
+    return quantity(text)[:2]
+
+
+def canonical(text: str) -> str:
+    """Return the canonical spelling. QuantityError if it is none."""
+    return quantity(text).spelling
 
 
 class _Number(NamedTuple):

@@ -85,6 +85,7 @@ class EntryEncoder:
         self._as_of = as_of
         self._table = form.kind == "Table"
         self._include = include_object or INCLUDE_METADATA if self._table else ""
+        self._printer = printer_of(rt) if self._table else None
         self._meta = f"meta.k8s.io/{form.version}"
         self._partial = form.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
         self._plain = not self._table and not self._partial
@@ -130,10 +131,8 @@ class EntryEncoder:
         if self.splices(entry):
             return 0
         size = len(entry.json) if self._schema is None or self._partial else self._schema.size(entry)
-        if not self._table:
-            return size
-        printer = printer_of(self.rt)
-        return size * printer.times + printer.row_bytes
+        printer = self._printer
+        return size if printer is None else size * printer.times + printer.row_bytes
 
     @property
     def items_variant(self) -> Hashable:
@@ -269,6 +268,7 @@ class EntryEncoder:
             served=[obj if served is None else served for obj, served in objects],
             no_headers=no_headers,
             listed=listed,
+            printer=self._printer,
         )
 
     # -- lists --------------------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class EntryEncoder:
         return await encode_all(entries, self._items, separator)
 
     async def _table_list(self, entries: Sequence[Entry], metadata: Object) -> Body:
-        needs_list, now = printer_of(self.rt).needs_list, self._now()
+        needs_list, now = self._printer is not None and self._printer.needs_list, self._now()
         if self.form.media_type == JSON and self.form.pretty and not needs_list and len(entries) > PART:
             frame, empty = self._table_of([], metadata), b'"rows": []'
             frame["rows"] = []
@@ -403,7 +403,13 @@ class EntryEncoder:
     def _pretty_row(self, entry: Entry, since: Since) -> bytes:
         obj, served = self._both(entry)
         row = table_row(
-            self.rt, obj, since=since, include_object=self._include, version=self._meta, served=served or obj
+            self.rt,
+            obj,
+            since=since,
+            include_object=self._include,
+            version=self._meta,
+            served=served or obj,
+            printer=self._printer,
         )
         return self._encode_json(row, pretty=True).replace(b"\n", INDENT)
 
@@ -419,7 +425,9 @@ class EntryEncoder:
     ) -> ListBody:
         """Return the Table of rows that are encoded already, with commas between them."""
         shown = {key: value for key, value in metadata.items() if value}
-        made = table_of_rows(self.rt, [], list_metadata=shown, version=self._meta, no_headers=no_headers)
+        made = table_of_rows(
+            self.rt, [], list_metadata=shown, version=self._meta, no_headers=no_headers, printer=self._printer
+        )
         empty = self._encode_json(made)
         if not rows.length:
             return ListBody(empty, rows, ending)

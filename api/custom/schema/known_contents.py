@@ -27,7 +27,6 @@ from kubechronicle.api.custom.schema.keywords import own_check
 from kubechronicle.api.custom.schema.structure import CONTAINERS, NO_FIELDS, SchemaNode
 from kubechronicle.api.custom.schema.tables import Check, Table
 from kubechronicle.api.meta import stored_contents
-from kubechronicle.api.values.caches import CACHES
 
 MAX_KNOWN: Final = 256
 """Digests per generation. Two are kept, 60 KB for each schema in use."""
@@ -78,34 +77,7 @@ class Contents:
             self.text = orjson.dumps(stored_contents.with_texts(contents))
         except TypeError:  # an integer beyond 64 bits, or too deep
             return
-        self.digest = _digests.of(self.text)
-
-
-class _LastDigest:
-    """The digest of the last text: the steps of a request mostly ask for that of the same one."""
-
-    __slots__ = ("__weakref__", "_last")
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def __len__(self) -> int:
-        return 1
-
-    def forget(self) -> None:
-        """Forget the last text."""
-        self._last = (b"", sha256(b"", usedforsecurity=False).digest())
-
-    def of(self, text: bytes) -> bytes:
-        """Return the digest of a text."""
-        known, digest = self._last
-        if known != text:
-            digest = sha256(text, usedforsecurity=False).digest()
-            self._last = text, digest
-        return digest
-
-
-_digests: Final = CACHES.add("last digest", _LastDigest())
+        self.digest = sha256(self.text, usedforsecurity=False).digest()
 
 
 def settles(root: SchemaNode) -> bool:

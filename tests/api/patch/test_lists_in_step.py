@@ -1,22 +1,20 @@
-"""Large lists and maps of alike items: every short cut gives what the plain algorithms give."""
+"""Large lists of alike items: the short cut of the merge gives what the plain algorithm gives."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from kubechronicle.api.custom.version import object_type
-from kubechronicle.api.managed_fields import columns, field_sets
-from kubechronicle.api.managed_fields.columns import MANY, columns_of
+from kubechronicle.api.managed_fields import field_sets
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import structured_merge
 from kubechronicle.api.schema.types import ObjectType
 
+MANY = 6
 TEXT = {"type": "string"}
 ITEM = {
     "type": "object",
@@ -36,13 +34,6 @@ SPEC = {
 }
 KIND: ObjectType = object_type({"type": "object", "properties": SPEC})
 VALUES: tuple[Any, ...] = ("a", "", 7, True, 0.5, None, {}, [], {"x": "y"}, ["x"], "<&>", "é", "long" * 40)
-
-
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Let the algorithms look at items one by one."""
-    with patch.multiple(field_sets, MANY=10**9):
-        yield
 
 
 def drawn_items(draw: random.Random) -> list[Any]:
@@ -102,23 +93,6 @@ def listed(value: Any) -> Any:
     return [listed(item) for item in value] if isinstance(value, list | tuple) else (type(value), value)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_short_cuts_give_the_same(seed: int) -> None:
-    draw = random.Random(seed)
-    for _ in range(10):
-        spec = drawn_spec(draw)
-        other = changed(draw, spec)
-        calls: list[tuple[Any, ...]] = [
-            (field_sets.everything, spec, KIND),
-            (field_sets.everything, other, KIND),
-            (field_sets.compare, spec, other, KIND),
-        ]
-        for function, *arguments in calls:
-            quickly = [result_of(function, *copy_object(arguments[:-1]), KIND) for _ in range(2)]
-            with plainly():
-                assert quickly == [result_of(function, *arguments)] * 2
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_lists_are_merged_alike(seed: int) -> None:
     draw = random.Random(seed)
@@ -128,33 +102,3 @@ def test_lists_are_merged_alike(seed: int) -> None:
         found = result_of(structured_merge.merge, live, applied, KIND)
         with patch.object(structured_merge, "_in_step", return_value=False):
             assert result_of(structured_merge.merge, live, applied, KIND) == found
-
-
-def test_columns_are_those_of_objects_with_the_same_fields() -> None:
-    assert columns_of([{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == (("a", "b"), [(1, 3), (2, 4)])
-    assert columns_of([{"a": 1}, {"b": 2}]) is None
-    assert columns_of([{"a": 1, "b": 2}, {"b": 1, "a": 2}]) is None
-    assert columns_of([{"a": 1, "b": 2}, {"a": 1}, {"b": 2}]) is None
-    assert columns_of([{"a": 1, "b": 2}, {"a": 1}, {"b": 2, "a": 3}]) is None
-    assert columns_of([{"a": 1}, "a"]) is None
-    assert columns_of([{}, {}]) == ((), [])
-
-
-def test_lists_with_the_same_names_share_a_node() -> None:
-    one, other = ([{"name": f"n{number}", "more": f"{word}{number}"} for number in range(9)] for word in "ab")
-    nodes = [field_sets.everything({"keyed": items}, KIND)["f:keyed"] for items in (one, other)]
-    assert nodes[0] is nodes[1]
-
-
-def test_names_that_are_kept_are_short() -> None:
-    assert not columns.are_short(("a", "b" * 129))
-    assert not columns.are_short(("a", 1))
-    assert columns.are_short(("a", "b" * 128))
-
-
-def test_lists_with_many_or_long_names_are_not_kept() -> None:
-    for names in (["n" * 129], [f"n{number}" for number in range(40)]):
-        items = [{"name": f"k{number}", **dict.fromkeys(names, "v")} for number in range(MANY)]
-        nodes = [field_sets.everything({"keyed": items}, KIND)["f:keyed"] for _ in range(2)]
-        assert nodes[0] == nodes[1]
-        assert nodes[0] is not nodes[1]
