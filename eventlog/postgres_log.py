@@ -121,13 +121,6 @@ class PostgresLog(StandbyReads, MaintainedLog):
         """Call ``notify`` with each branch that another server changed."""
         self._listener.on_branch = notify
 
-    async def run_trials(self) -> None:
-        """Find out when the database takes changes again, as long as it refuses every change."""
-        await self._trials.run()
-
-    async def run_listener(self, *, task_status: trio.TaskStatus[None]) -> None:
-        await self._listener.run(task_status=task_status)
-
     async def aclose(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pool.aclose)
@@ -390,10 +383,10 @@ async def _running(log: PostgresLog, account: TaskFailures, of: str, *, listen: 
     async with unwrapped():
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(keep_running, f"log-trials{of}", plain(log.run_trials), account)
+                nursery.start_soon(keep_running, f"log-trials{of}", plain(log._trials.run), account)
                 if listen:
                     up = trio.Event()
-                    nursery.start_soon(partial(keep_running, f"log-listener{of}", log.run_listener, account, up=up))
+                    nursery.start_soon(partial(keep_running, f"log-listener{of}", log._listener.run, account, up=up))
                     await up.wait()
                 try:
                     yield

@@ -185,9 +185,9 @@ class BranchChanged(msgspec.Struct, array_like=True, frozen=True, tag=5):
 Message = Answer | Look | Trouble | BranchChanged
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_SUBMIT: Final = msgspec.msgpack.Decoder(SubmitMessage)
-_MESSAGE: Final = msgspec.msgpack.Decoder(Message)
-_RECORDS: Final = msgspec.msgpack.Decoder(list[SentRecord])
+submit_of: Final = msgspec.msgpack.Decoder(SubmitMessage).decode
+message_of: Final[Callable[[memoryview], Message]] = msgspec.msgpack.Decoder(Message).decode
+decode_records: Final = msgspec.msgpack.Decoder(list[SentRecord]).decode
 
 
 def framed(content: bytes) -> bytes:
@@ -210,10 +210,6 @@ def encode_records(records: Iterable[Record], largest: int) -> list[bytes]:
         size += len(each)
     contents.append(_array(encoded[begin:]))
     return contents
-
-
-def decode_records(content: memoryview) -> list[SentRecord]:
-    return _RECORDS.decode(content)
 
 
 def _array(encoded: list[bytes]) -> bytes:
@@ -316,15 +312,6 @@ def error_of(each: Failed) -> LogError:
 
 
 _KINDS: Final[tuple[type[LogError], ...]] = (ChangesRefused, Blocked, LogUnavailable, OutcomeUnknownForNow)
-
-
-def submit_of(content: memoryview) -> SubmitMessage:
-    return _SUBMIT.decode(content)
-
-
-def message_of(content: memoryview) -> Message:
-    message: Message = _MESSAGE.decode(content)
-    return message
 
 
 # -- the socket --------------------------------------------------------------------------------------------------------

@@ -361,16 +361,9 @@ def user_info(user: User) -> dict[str, Any]:
     return info
 
 
-CODES: Final[dict[int, bytes]] = {}
-"""Results of ``code_status``."""
-
-
 def code_status(code: int) -> bytes:
     """Return the status of an event for an answer that is no Status object."""
-    known = CODES.get(code)
-    if known is None:
-        known = CODES[code] = b'{"metadata":{},"code":%d}' % code
-    return known
+    return b'{"metadata":{},"code":%d}' % code
 
 
 def error_status(error: StatusError) -> bytes:

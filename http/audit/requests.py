@@ -26,7 +26,6 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.eventlog.request_parts import CURRENT, WRITE
 from kubechronicle.http.audit.audit import Audit
 from kubechronicle.http.audit.record import (
-    CODES,
     REQUEST_RESPONSE,
     RequestAudit,
     code_status,
@@ -94,7 +93,7 @@ def audited(audit: Audit, following: Step) -> Step:
                     and now - record.received <= SLOW
                     and not response.body.startswith(_STATUSES)
                 ):
-                    record.moment, record.status = now, CODES.get(response.status) or code_status(response.status)
+                    record.moment, record.status = now, code_status(response.status)
                 else:
                     finish(record, context, *_shown(record, response))
                 if audit.blocking:

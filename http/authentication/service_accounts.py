@@ -28,13 +28,8 @@ from kubechronicle.api.subresources.token_request import HOOKS, HOOKS_GATE, REVI
 from kubechronicle.api.values.caches import kept_in_order
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.views.views import View, Views
-from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.legacy_tokens import (
-    SecretToken,
-    TokenUses,
-    legacy_annotations,
-    stale_annotations,
-)
+from kubechronicle.http.authentication import jws, legacy_tokens
+from kubechronicle.http.authentication.legacy_tokens import SecretToken, TokenUses
 from kubechronicle.http.authentication.metrics import AuthenticationMetrics
 from kubechronicle.http.authentication.token_issuer import KnownKeys, ServiceAccountIssuer
 from kubechronicle.http.authentication.user import CredentialRejected, Identified, NotSeen, User
@@ -180,12 +175,12 @@ class ServiceAccountTokens:
             each.look(now)
         if known.stored_in is not None:
             warnings = self._uses.of_secret(known.stored_in, now)
-            notes = legacy_annotations(known.stored_in, identified.user.name)
+            notes = legacy_tokens.legacy_annotations(known.stored_in, identified.user.name)
             return Identified(identified.user, identified.audiences, warnings, notes)
         if known.warn_after:
             known.stale = self._uses.of_pod(identified.user.name, known.warn_after, now, logged=known.stale)
             if known.stale:
-                notes = stale_annotations(identified.user.name, known.warn_after, now)
+                notes = legacy_tokens.stale_annotations(identified.user.name, known.warn_after, now)
                 return Identified(identified.user, identified.audiences, annotations=notes)
         return identified
 

@@ -32,7 +32,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import trio
@@ -48,6 +48,7 @@ REPEATS: Final = 3
 PATIENCE: Final = 60.0
 FIELDS: Final = ("progressDeadlineSeconds", "podReplacementPolicy", "trafficDistribution", "hostnameOverride")
 """Fields of the last walk: of Deployments, Jobs, Services and Pods, and of no other kind."""
+KIND: Final = {"apiVersions": ["v1"], "resources": ["deployments"]}
 PATCH: Final = [{"op": "add", "path": "/metadata/annotations", "value": {"seen": "yes"}}]
 PARTS: Final = re.compile(r"\.<locals>\.<(genexpr|listcomp|dictcomp|setcomp)>")
 
@@ -87,8 +88,7 @@ class Walk(NamedTuple):
 def layers() -> Mapping[str, Sequence[str]]:
     """Return the folders of each top folder from the ground up."""
     tables = runpy.run_path(str(ROOT / "tests" / "test_layers.py"))
-    found: Mapping[str, Sequence[str]] = tables["STAIRCASES"]
-    return found
+    return cast("Mapping[str, Sequence[str]]", tables["STAIRCASES"])
 
 
 @cache
@@ -97,8 +97,7 @@ def climbs(caller: str, called: str) -> bool:
     directly in a top folder and the folders beside them."""
     (from_top, *origin), (to_top, *target) = Path(caller).parts, Path(called).parts
     if from_top != to_top:
-        grounds = ("api", "eventlog")
-        both_grounds = from_top in grounds and to_top in grounds
+        both_grounds = {from_top, to_top} <= {"api", "eventlog"}
         return not both_grounds and FOLDERS.index(to_top) > FOLDERS.index(from_top)
     stairs = list(layers()[from_top])
     if len(origin) < 2 or len(target) < 2:
@@ -246,14 +245,7 @@ def webhooks(client: Client, directory: Path) -> Iterator[None]:
         webhook = {
             "name": f"{path}.walks.example",
             "clientConfig": {"url": f"https://localhost:{server.server_port}/{path}", "caBundle": bundle},
-            "rules": [
-                {
-                    "apiGroups": ["apps"],
-                    "apiVersions": ["v1"],
-                    "resources": ["deployments"],
-                    "operations": ["CREATE", "UPDATE"],
-                }
-            ],
+            "rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["apps"], **KIND}],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
         }

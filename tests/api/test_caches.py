@@ -79,7 +79,6 @@ ALLOWED = {
     "api.custom.schema.known_contents._METADATA": "by classes of values; nothing is put into it",
     "actors.admission.pod_security.standards.checks_of": "by the levels of the standard, and minors up to the newest",
     "actors.random_names._unused": "uids that no object has yet",
-    "http.audit.record.CODES": OF_NUMBERS,
     "http.authentication.oidc.expressions._claims_environment": NO_ARGUMENT,
     "http.authentication.oidc.expressions._user_environment": NO_ARGUMENT,
     "http.authorization.match_conditions._environment": NO_ARGUMENT,

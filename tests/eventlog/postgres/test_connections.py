@@ -340,7 +340,7 @@ async def test_a_full_database_does_not_drop_the_connection_for_appends(
     log = PostgresLog(connect)
     async with trio.open_nursery() as nursery:
         with trio.fail_after(60):
-            await nursery.start(log.run_listener)
+            await nursery.start(log._listener.run)
             await rejected.wait()
             assert not log.notifications_work
             await put(log, create("a"))
