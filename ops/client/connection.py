@@ -92,6 +92,15 @@ class ServerConnection:
         return ArrivingResponse(self._socket, method)
 
     @property
+    def timeout(self) -> float | None:
+        """Seconds to wait for each part of a response."""
+        return self._socket.gettimeout()
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._socket.settimeout(seconds)
+
+    @property
     def has_ended(self) -> bool:
         """True if something arrived without a request: mostly the end of the connection."""
         return bool(select.select([self._socket], [], [], 0)[0])
