@@ -158,9 +158,6 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-SECONDS: Final[dict[int, bytes]] = {}
-"""Results of ``second_text``."""
-_MOST_SECONDS: Final = 64
 THOUSAND: Final = tuple(b"%03d" % number for number in range(1000))
 """Three digits each. Two of them are found in less time than six digits are formatted."""
 
@@ -168,20 +165,18 @@ THOUSAND: Final = tuple(b"%03d" % number for number in range(1000))
 def shown_times(received: float, moment: float) -> bytes:
     """Return the fields of an event's times, which are seconds since the epoch, as metav1.MicroTime."""
     first, second = int(received), int(moment)
+    text = second_text(first)
     return b',"requestReceivedTimestamp":"%b%06dZ","stageTimestamp":"%b%06dZ"' % (
-        SECONDS.get(first) or second_text(first),
+        text,
         int((received - first) * 1_000_000),
-        SECONDS.get(second) or second_text(second),
+        text if second == first else second_text(second),
         int((moment - second) * 1_000_000),
     )
 
 
 def second_text(second: int) -> bytes:
     """Return ``2026-03-01T12:00:00.``, to which the microseconds are added."""
-    if len(SECONDS) >= _MOST_SECONDS:
-        SECONDS.clear()
-    text = SECONDS[second] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S.").encode()
-    return text
+    return b"%b." % datetime.fromtimestamp(second, UTC).isoformat()[:19].encode()
 
 
 # -- the legacy format ------------------------------------------------------------------------------------------------

@@ -134,13 +134,7 @@ def structure_checked(value: Mapping[str, Any], record: type[T]) -> T:
 
 def schema_of_file(record: type) -> ObjectType:
     """Return the schema of a file's outermost object: the record's fields, apiVersion and kind."""
-    schema = _schemas.get(record)
-    if schema is None:
-        schema = _schemas[record] = _object(record, apiVersion=_TEXT, kind=_TEXT)
-    return schema
-
-
-_schemas: dict[type, ObjectType] = {}
+    return _object(record, apiVersion=_TEXT, kind=_TEXT)
 
 
 def _object(record: type, **more: Type) -> ObjectType:

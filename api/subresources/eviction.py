@@ -14,7 +14,6 @@ objects at the revisions of this decision.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -40,7 +39,6 @@ MAX_DISRUPTED_PODS: Final = 2000
 """Limit of the evictions in a budget's status that its controller has not processed."""
 
 
-@functools.cache
 def eviction_type(pods: ResourceType) -> ResourceType:
     """Return the type of the pods' eviction subresource, for decoding its bodies."""
     return body_type(pods, group=GROUP, version="v1", kind="Eviction")

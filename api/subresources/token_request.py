@@ -13,7 +13,6 @@ object, and is invalid after that object's deletion:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -50,7 +49,6 @@ REVIEW_GROUPS: Final = "admissionReviewAPIGroups"
 MAX_HOOK_SECONDS: Final = 10 * 60
 
 
-@functools.cache
 def token_type(accounts: ResourceType) -> ResourceType:
     """Return the type of the service accounts' token subresource, for decoding its bodies."""
     return body_type(accounts, group=GROUP, version="v1", kind="TokenRequest")

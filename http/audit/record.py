@@ -14,7 +14,6 @@ from orjson import dumps
 
 from kubechronicle.api.audit import policy as policies
 from kubechronicle.api.audit.events import (
-    SECONDS,
     THOUSAND,
     AuditEvent,
     Line,
@@ -243,6 +242,7 @@ class RequestAudit(Parts):
         """
         template, name, verdict, received = self._template, self._name, self.verdict, self.received
         first, second = int(received), int(moment)
+        text = second_text(first)
         micros, later = int((received - first) * 1_000_000), int((moment - second) * 1_000_000)
         try:
             quoted = dumps(name) if name else b""
@@ -260,11 +260,11 @@ class RequestAudit(Parts):
                 b',"responseStatus":' if status else b"",
                 status,
                 b',"requestReceivedTimestamp":"',
-                SECONDS.get(first) or second_text(first),
+                text,
                 THOUSAND[micros // 1000],
                 THOUSAND[micros % 1000],
                 b'Z","stageTimestamp":"',
-                SECONDS.get(second) or second_text(second),
+                text if second == first else second_text(second),
                 THOUSAND[later // 1000],
                 THOUSAND[later % 1000],
                 b'Z"',

@@ -161,7 +161,6 @@ Printer = Callable[[Any, bool], Any]
 """(value, compared) -> the value as it is printed."""
 
 
-@functools.cache
 def _internal_type(name: str) -> Declared:
     """Return the internal type of a name, which only one group has."""
     found = [package.types[name] for package in reading.release().internal.values() if name in package.types]

@@ -7,7 +7,6 @@ calls those of its fields' messages by name. Not here: the source of the functio
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from kubechronicle.api.codecs.wire.table import WireMessage, message_named
@@ -29,7 +28,6 @@ def schema_unions(schema_or_bool: Coder, schema_or_list: Coder, schema_or_string
     }
 
 
-@cache  # bounded by the table
 def function_name(kind: str) -> str:
     """Return the name in the namespace of a type's function."""
     return "M_" + kind.replace("/", "_").replace(".", "_")
