@@ -229,14 +229,35 @@ def compile_schema(openapi: Mapping[str, Any], *, preserve_unknown: bool = False
 
 
 def _prune_defaults(root: SchemaNode) -> None:
-    """Remove unknown fields from the defaults of a schema (``defaulting/prune.go``)."""
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.default.__class__ in CONTAINERS:
-            node.default = copy_object(node.default)
-            embedded.coerce_default(node.default, node)
-            defaults.prune_value(node.default, node)
-        if node.deep_defaults:
-            stack += node.properties.values()
-            stack += [below for below in (node.additional, node.items) if below is not None]
+    """Remove unknown fields from the defaults of a schema (``defaulting/prune.go``).
+
+    Each default is pruned where it will stand, below the root: a default in the metadata of an embedded resource has no
+    schema of its own that says which fields are known. It may vanish.
+    """
+    _prune_defaults_below(root, root, ())
+
+
+def _prune_defaults_below(root: SchemaNode, node: SchemaNode, path: tuple[str | int, ...]) -> None:
+    if node.default.__class__ in CONTAINERS or (node.has_default and root.deep_embedded):
+        holder: Any = copy_object(node.default) if node.default.__class__ in CONTAINERS else node.default
+        for part in reversed(path):
+            holder = {part: holder} if isinstance(part, str) else [holder]
+        embedded.coerce_default(holder, root)
+        defaults.prune_value(holder, root)
+        node.set_default(_value_at(holder, path))
+    if node.deep_defaults:
+        for name, below in node.properties.items():
+            _prune_defaults_below(root, below, (*path, name))
+        if node.additional is not None:
+            _prune_defaults_below(root, node.additional, (*path, "*"))
+        if node.items is not None:
+            _prune_defaults_below(root, node.items, (*path, 0))
+        node.note_defaults()
+
+
+def _value_at(holder: Any, path: tuple[str | int, ...]) -> Any:
+    for part in path:
+        if isinstance(part, str) and part not in holder:
+            return None
+        holder = holder[part]
+    return holder

@@ -57,28 +57,40 @@ class SchemaNode:
         self.schema = schema
         self.type: str = schema.get("type") or ""
         self.nullable = bool(schema.get("nullable"))
-        self.default = as_decoded(schema.get("default"))
-        self.has_default = self.default is not None
         self.preserve = schema.get("x-kubernetes-preserve-unknown-fields") is True
         self.embedded = schema.get("x-kubernetes-embedded-resource") is True
         self.list_type: str = schema.get("x-kubernetes-list-type") or ""
         self.map_keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
-        self.null_falls = not self.nullable and not self.has_default
         additional = schema.get("additionalProperties")
         self.open = additional is not None
         self.additional = SchemaNode(additional) if isinstance(additional, Mapping) else None
         items = schema.get("items")
         self.items = SchemaNode(items) if isinstance(items, Mapping) else None
         self.properties = {name: SchemaNode(below) for name, below in (schema.get("properties") or NO_FIELDS).items()}
-        self.fillers: tuple[tuple[str, SchemaNode], ...] = tuple(
-            (name, below) for name, below in self.properties.items() if below.has_default
-        )
-        below = [*self.properties.values(), *(node for node in (self.additional, self.items) if node is not None)]
-        self.deep_defaults: bool = any(node.has_default or node.deep_defaults for node in below)
-        self.default_fields = tuple((name, node) for name, node in self.properties.items() if node.deep_defaults)
+        below = self.below()
+        self.set_default(as_decoded(schema.get("default")))
+        self.note_defaults()
         self.deep_embedded: bool = self.embedded or any(node.deep_embedded for node in below)
         self.list_fields = {name: node for name, node in self.properties.items() if node.deep_lists}
         self.deep_lists: bool = self.list_type in ("set", "map") or any(node.deep_lists for node in below)
+
+    def below(self) -> list[SchemaNode]:
+        """Return the levels directly below."""
+        return [*self.properties.values(), *(node for node in (self.additional, self.items) if node is not None)]
+
+    def set_default(self, default: Any) -> None:
+        """Set the default of the level; None: it has none."""
+        self.default = default
+        self.has_default = default is not None
+        self.null_falls = not self.nullable and not self.has_default
+
+    def note_defaults(self) -> None:
+        """Note which levels below have defaults, once these are set."""
+        self.fillers: tuple[tuple[str, SchemaNode], ...] = tuple(
+            (name, node) for name, node in self.properties.items() if node.has_default
+        )
+        self.deep_defaults: bool = any(node.has_default or node.deep_defaults for node in self.below())
+        self.default_fields = tuple((name, node) for name, node in self.properties.items() if node.deep_defaults)
 
     def field(self, name: str) -> SchemaNode | None:
         """Return the schema of a field, None if it has none."""

@@ -95,6 +95,36 @@ def test_metadata_of_embedded_resources_is_brought_into_form() -> None:
     assert obj["a"]["metadata"] == {"labels": {"a": "b"}}
 
 
+def with_metadata(**metadata: Any) -> dict[str, Any]:
+    return EMBEDDED | {"properties": {"metadata": {"type": "object"} | metadata}}
+
+
+@pytest.mark.parametrize(
+    "embedded",
+    [
+        with_metadata(default={"name": "b", "x": 1}),
+        with_metadata(properties={"name": TEXT | {"default": "b"}, "x": TEXT | {"default": "1"}}, default={}),
+        EMBEDDED | {"default": {"metadata": {"name": "b", "x": 1}}},
+    ],
+)
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        (lambda schema: schema, None),
+        (lambda schema: {"type": "object", "properties": {"c": schema}, "default": {}}, "c"),
+        (lambda schema: {"type": "array", "items": schema, "default": [None]}, 0),
+        (lambda schema: {"type": "object", "additionalProperties": schema, "default": {"k": None}}, "k"),
+    ],
+)
+def test_defaults_below_embedded_resources_have_only_known_metadata(embedded: Any, place: Any, given: Any) -> None:
+    """Each default is pruned as kube-apiserver does it: at its place below the root."""
+    if "default" not in embedded:
+        embedded = embedded | {"default": {}}
+    obj = defaulted(of(a=place(embedded)))
+    found = obj["a"] if given is None else obj["a"][given]
+    assert found == {"metadata": {"name": "b"}}
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
