@@ -8,9 +8,9 @@ from typing import Protocol
 
 import trio
 
-from kubechronicle.actors.conversion.conversions import Conversions, without_webhooks
 from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.queue_measures import QueueMeasures
+from kubechronicle.actors.reading.conversions import Conversions, without_webhooks
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.writes import Caller, Writes
 from kubechronicle.api.registry.registry import Registry, ResourceType

@@ -89,10 +89,15 @@ class SoleAppender:
         tail: Tail,
         postmaster_epoch: PostmasterEpoch,
         publish: Callable[[bool], None] = lambda in_use: None,
+        *,
+        stored: RevisionLog | None = None,
     ) -> None:
-        """``publish``: called when the claim is used from now on, and before it may be released."""
+        """``publish``: called when the claim is used from now on, and before it may be released.
+
+        ``stored``: the log below those that measure and decrypt: each read asks it for the newest revision seen.
+        """
         self._publish = publish
-        self._log = log
+        self._log, self._stored = log, stored or log
         self._tail = tail
         self._postmaster_epoch = postmaster_epoch
         self._claimed_in_epoch = -1
@@ -103,7 +108,7 @@ class SoleAppender:
         connected = self._connected
         if connected is None or self._claimed_in_epoch != self._postmaster_epoch.number or not connected():
             return None
-        return self._log.newest_seen_revision
+        return self._stored.newest_seen_revision
 
     async def run(self) -> None:
         """Claim to append alone; claim again when the claim was lost or released."""
@@ -160,6 +165,7 @@ class ConsistentRead:
     def __init__(self, log: RevisionLog, tail: Tail, sole: Sole | None = None) -> None:
         self._log = log
         self._tail = tail
+        self._progress = tail.views.progress
         self._sole = sole
         self._gathering: _Round | None = None  # readers that arrived since the last query was sent
         self._orphaned: set[_Round] = set()  # rounds whose query was cancelled with the reader that made it
@@ -172,9 +178,9 @@ class ConsistentRead:
         If it needs neither a query nor a wait, no other task runs before it returns.
         """
         if self._sole is not None and (required := self._sole.required_revision()) is not None:
-            if self._tail.views.applied < required:
+            if self._progress.applied < required:
                 await self._tail.reach(required)
-            return self._tail.views.applied
+            return self._progress.applied
         with timed(LOG, "Ask for the newest revision"):
             return await self._wait_queried()
 

@@ -49,7 +49,7 @@ from kubechronicle.eventlog.postgres.session import (
     UniqueViolation,
     acquire,
 )
-from kubechronicle.eventlog.postgres.setup.settings import refuse_transaction_mode
+from kubechronicle.eventlog.postgres.settings import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.standby_reads import LOG_ID, Standby, StandbyReads
 from kubechronicle.eventlog.postgres.trials import Trials, find_blocker, is_wait
 from kubechronicle.eventlog.records import Batch, BatchResult

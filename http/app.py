@@ -31,11 +31,11 @@ from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.edge import EdgeSettings
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.metrics import FlowControlMetrics
-from kubechronicle.http.handlers import openid
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.discovery import Discovery
+from kubechronicle.http.handlers.discovery import Discovery, openid_pages
 from kubechronicle.http.handlers.drain import Drain
 from kubechronicle.http.handlers.openapi import OpenApi
+from kubechronicle.http.handlers.responses import EncoderChoice
 from kubechronicle.http.handlers.ui import Ui
 from kubechronicle.http.health import FailingPart, Health, HealthCheck
 from kubechronicle.http.messages import Application
@@ -46,7 +46,6 @@ from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets, KubeletSettings
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
-from kubechronicle.http.representation.event_encoder import EncoderChoice
 from kubechronicle.http.router import OwnPages, is_served, router
 
 if TYPE_CHECKING:
@@ -235,7 +234,7 @@ def _documents(
         others = [*openapi.paths(), *health.paths(), "/metrics", *operators.paths()]
         return sorted([*documents.paths(), *others, *pages])
 
-    tokens = openid.pages(issuer, settings.server_address) if issuer is not None else {}
+    tokens = openid_pages(issuer, settings.server_address) if issuer is not None else {}
     documents = Discovery(
         version=version,
         features=settings.features,
@@ -269,6 +268,7 @@ def _backend(
     for reads in logs:
         reads.views.on_erased(encodings.clear)
     metrics.add_readings(encodings.readings)
+    compression, enabled = Compression(encodings), settings.features.enabled
     return Backend(
         store=store,
         reads=store.reads,
@@ -280,7 +280,10 @@ def _backend(
         issuer=issuer,
         encodings=encodings,
         encoders=EncoderChoice(encodings),
-        compression=Compression(encodings),
+        compression=compression,
+        compressing=compression if enabled(negotiate.COMPRESSION) else None,
+        watch_list=enabled("WatchList"),
+        sharded=enabled("ShardedListAndWatch"),
         kubelets=Kubelets(settings.kubelets, networks),
         networks=networks,
         session_rate=settings.session_rate,

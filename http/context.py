@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol, cast
 from urllib.parse import unquote_plus
 
 import msgspec
 
-from kubechronicle.actors.large_work import Turn
+from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.api.codecs.negotiate import WITHOUT_CBOR, Formats
 from kubechronicle.api.errors import status
 from kubechronicle.api.history import reasons
 from kubechronicle.api.meta.request_info import Query, RequestInfo
-from kubechronicle.api.selectors.field_selectors import value_required
-from kubechronicle.api.values.names import path_segment
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Moment, Who
@@ -86,7 +83,7 @@ class Context(msgspec.Struct, kw_only=True, eq=False):
     ``at``: the resolved moment; None for ordinary requests.
     ``branch``: the name of the branch as in the URL; "" for requests of the cluster itself.
     ``formats``: the media types that the server offers.
-    ``turn``: the request's share in the large work (actors/large_work.py); the handlers of resources set it.
+    ``large``: the large work of the server (actors/large_work.py); the handlers of resources set it.
     ``flow_headers``: the fields of the answer that name the FlowSchema and the priority level.
     ``waited``: seconds that the request has waited for its turn.
     ``authenticated``, ``impersonated``, ``authorized``: the seconds that these took.
@@ -113,7 +110,8 @@ class Context(msgspec.Struct, kw_only=True, eq=False):
     at: Moment | None = None
     branch: str = ""
     formats: Formats = WITHOUT_CBOR
-    turn: Turn = cast(Turn, None)
+    large: LargeWork = cast(LargeWork, None)
+    _turn: Turn | None = None
     flow_headers: tuple[tuple[str, str], ...] = ()
     waited: float = 0.0
     authenticated: float = 0.0
@@ -127,6 +125,18 @@ class Context(msgspec.Struct, kw_only=True, eq=False):
     unchanged: bool = False
     issued: dict[str, object] | None = None
 
+    @property
+    def turn(self) -> Turn:
+        """The request's share in the large work. Most requests need none, so it is made when it is asked for."""
+        if self._turn is None:
+            self._turn = self.large.turn(self.user.name)
+        return self._turn
+
+    def end_turn(self) -> None:
+        """Give back what the request holds of the large work."""
+        if self._turn is not None:
+            self._turn.end()
+
     def annotate(self, key: str, value: str) -> None:
         """Add an annotation to the audit event of the request, if it has one. The first value of a key is kept."""
         if self.audit is not None:
@@ -139,16 +149,6 @@ class Context(msgspec.Struct, kw_only=True, eq=False):
 
 Step = Callable[[Request, Context], Awaitable[Response]]
 """A filter that has the context of the request, or the handler behind all filters."""
-
-
-def authorized_as(context: Context) -> RequestInfo:
-    """Return the info to authorize: a list or watch of one object by name needs the right to that object only
-    (RequestInfo resolver of k8s.io/apiserver)."""
-    info = context.info
-    if not info.field_selector or info.verb == "deletecollection":
-        return info
-    name = value_required(info.field_selector, "metadata.name")
-    return replace(info, name=name) if name and not path_segment(name) else info
 
 
 # Words in the names of parameters that hold a credential. No parameter of the API has such a name.

@@ -16,7 +16,7 @@ import re2
 from prometheus_client import Gauge
 
 from kubechronicle.actors.writing.targets import new_uid
-from kubechronicle.api.codecs.budget import Headroom
+from kubechronicle.api.codecs import budget
 from kubechronicle.api.codecs.negotiate import WITHOUT_CBOR, Formats
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
@@ -132,6 +132,30 @@ def refuse_while_stopping(drain: Drain | None, following: Next) -> Next:
         return Response(429, fields, STOPPING)
 
     return filtered
+
+
+class Headroom:
+    """Looks now and then whether budget.MARGIN can be allocated; at each call, while it cannot. Logs the change."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._short = False
+
+    def check(self) -> None:
+        """Raise MemoryError without headroom."""
+        self._calls += 1
+        if self._calls < budget.EVERY:
+            return
+        try:
+            budget.require(budget.MARGIN)
+        except MemoryError:
+            if not self._short:
+                log.error("out of memory: requests are answered with 503 until %d MiB are free", budget.MARGIN >> 20)
+            self._short = True
+            raise
+        if self._short:
+            log.warning("there is memory again")
+        self._calls, self._short = 0, False
 
 
 def attach_context(following: Step, formats: Formats = WITHOUT_CBOR) -> Next:

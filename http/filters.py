@@ -34,8 +34,8 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.metrics import ERROR, FAILURE
 from kubechronicle.http.authentication.user import CredentialRejected, NoCredential, NotSeen, User, is_anonymous
 from kubechronicle.http.authorization import impersonation
-from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, forbidden
-from kubechronicle.http.context import Context, Step, authorized_as
+from kubechronicle.http.authorization.decision import AuthorizationChain, Decision, Verdict, authorized_as, forbidden
+from kubechronicle.http.context import Context, Step
 from kubechronicle.http.edge import EdgeSettings, measured
 from kubechronicle.http.flow_control.control import FlowControl
 from kubechronicle.http.flow_control.filter import with_limits, with_seats
@@ -234,7 +234,7 @@ def impersonate(services: Services, following: Step) -> Step:
         wanted = impersonation.wanted_user(request.headers, constrained)
         if wanted is not None:
             requestor, started = context.user, time.perf_counter()
-            info = authorized_as(context)
+            info = authorized_as(context.info)
             try:
                 context.user = await decide_with_answers(
                     partial(impersonation.impersonate, chain, requestor, wanted, info, last_modes, metrics)
@@ -273,7 +273,7 @@ def authorize(services: Services, following: Step) -> Step:
     allowed = metrics.allowed
 
     def filtered(request: Request, context: Context) -> Awaitable[Response]:
-        info = authorized_as(context)
+        info = authorized_as(context.info)
         started = time.perf_counter()
         try:
             # Audit events tell the reason of each decision.

@@ -42,7 +42,7 @@ from kubechronicle.http.headers import CURRENT, TRACEPARENT
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import OutgoingClient
 from kubechronicle.http.outgoing.errors import AskError
-from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError
+from kubechronicle.http.outgoing.grpc_channel import GrpcChannel, GrpcError
 from kubechronicle.http.outgoing.networks import Connect
 from kubechronicle.http.slow_requests import HANDLERS, trace_fields
 

@@ -38,9 +38,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kubechronicle.ops.data_dir import make_data_dir
+from kubechronicle.ops.data_dir import locked, make_data_dir
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.locks import locked
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 

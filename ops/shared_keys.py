@@ -27,9 +27,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.servers import sharing_keys
-from kubechronicle.ops.data_dir import make_data_dir
+from kubechronicle.ops.data_dir import locked, make_data_dir
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.locks import locked
 from kubechronicle.ops.pki import write_whole
 
 FLAG: Final = "--shared-keys-encryption-file"

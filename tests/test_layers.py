@@ -30,7 +30,6 @@ MAY_IMPORT = {
 HTTP_MAY_IMPORT = (
     "actors.admission.chain",
     "actors.branches",
-    "actors.conversion",
     "actors.errors",
     "actors.eviction",
     "actors.evaluation",
@@ -40,7 +39,7 @@ HTTP_MAY_IMPORT = (
     "actors.large_work",
     "actors.pauses",
     "actors.loops.service_account_tokens",
-    "actors.reading.reads",
+    "actors.reading",
     "actors.store",
     "actors.supervisor",
     "actors.writing.targets",
@@ -57,7 +56,6 @@ HTTP_MAY_IMPORT = (
     "eventlog.reset",
     "eventlog.restarts",
     "eventlog.views",
-    "eventlog.watching",
 )
 # The client is a program of its own: it knows the API, and shares leaves with the command line and the server's client.
 CLIENT_MAY_IMPORT = (
@@ -82,13 +80,13 @@ STAIRCASES = {
         "openapi",
     ),
     "eventlog": (
-        "queries", "encryption", "postgres", "integrity", "retention", "erasure", "transfer", "watching", "views",
+        "queries", "encryption", "postgres", "integrity", "retention", "erasure", "transfer", "views",
         "sharing", "memory",
     ),
-    "actors": ("reading", "conversion", "admission", "writing", "allocation", "history", "loops", "definitions",
+    "actors": ("reading", "admission", "writing", "allocation", "history", "loops", "definitions",
                "branches"),
     "http": (
-        "wire", "streaming", "outgoing", "egress", "proxying", "representation", "authentication", "authorization",
+        "wire", "streaming", "outgoing", "proxying", "representation", "authentication", "authorization",
         "audit", "flow_control", "aggregation", "handlers",
     ),
     "ops": (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kubechronicle.api.features.gates import gates_of
-from kubechronicle.api.features.versions import PROGRAM
+from kubechronicle.api.features.gates import PROGRAM, gates_of
 from kubechronicle.api.registry import runtime_config
 from kubechronicle.ops.settings import feature_gates
 

@@ -58,7 +58,7 @@ from kubechronicle.actors.admission.storage import (
     StorageObjectInUseProtection,
     newest_default,
 )
-from kubechronicle.actors.admission.webhooks.plugins import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
+from kubechronicle.actors.admission.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from kubechronicle.api.builtin.core.pod.validation_security import containers_of
 from kubechronicle.api.configuration.admission import PluginConfigurations
 from kubechronicle.api.errors import status

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kubechronicle.actors.admission.metrics import AdmissionMetrics
-from kubechronicle.actors.conversion.conversions import AskWebhook
+from kubechronicle.actors.reading.conversions import AskWebhook
 from kubechronicle.api.admission.rejections import ImageVerdict
 from kubechronicle.api.errors import status
 from kubechronicle.api.meta.request_info import RequestInfo

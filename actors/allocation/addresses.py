@@ -16,8 +16,13 @@ from typing import Final
 
 from kubechronicle.actors.allocation.bands import Address, AddressRange
 from kubechronicle.actors.allocation.families import invalid, is_headless, stays_dual_if_possible
-from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics
-from kubechronicle.actors.allocation.pending_allocations import AllocationOwner, PendingAllocations
+from kubechronicle.actors.allocation.pending_allocations import (
+    DYNAMIC,
+    STATIC,
+    AllocationMetrics,
+    AllocationOwner,
+    PendingAllocations,
+)
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.writing.targets import Target, new_object
 from kubechronicle.api.builtin.common.checks import parse_ip

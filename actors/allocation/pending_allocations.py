@@ -1,13 +1,18 @@
-"""The allocations and releases of one write, collected for its companion changes."""
+"""The allocations and releases of one write, collected for its companion changes.
+
+Also the metrics of the allocators. ``scope``: "static" for requested values, "dynamic" for chosen ones.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kubechronicle.actors.admission.chain import AdmissionState
 from kubechronicle.actors.companion_changes import CompanionChange
 from kubechronicle.api.values.objects import Object
+from kubechronicle.eventlog.measures import Histogram
 from kubechronicle.eventlog.records import Key
 
 
@@ -55,3 +60,26 @@ class PendingAllocations:
             return []
         taken = [CompanionChange(key=key, old=None, object=obj) for key, obj in self.taken.items()]
         return [*taken, *self.released.values()]
+
+
+STATIC: Final = "static"
+DYNAMIC: Final = "dynamic"
+
+
+@dataclass(slots=True)
+class AllocationMetrics:
+    """Counts of allocations and failures. A write that is prepared again is counted again."""
+
+    addresses: Counter[tuple[str, str]] = field(default_factory=Counter)  # (range, scope)
+    address_errors: Counter[tuple[str, str]] = field(default_factory=Counter)
+    address_seconds: dict[tuple[str], Histogram] = field(default_factory=dict)  # by range
+    ports: Counter[str] = field(default_factory=Counter)  # by scope
+    port_errors: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class RepairMetrics:
+    """Errors found by a repair loop, by kind, and the number of its failed passes."""
+
+    errors: Counter[str] = field(default_factory=Counter)
+    failures: int = 0

@@ -17,8 +17,13 @@ from typing import Any, Final
 
 from kubechronicle.actors.allocation.bands import port_pool
 from kubechronicle.actors.allocation.families import invalid
-from kubechronicle.actors.allocation.metrics import DYNAMIC, STATIC, AllocationMetrics
-from kubechronicle.actors.allocation.pending_allocations import AllocationOwner, PendingAllocations
+from kubechronicle.actors.allocation.pending_allocations import (
+    DYNAMIC,
+    STATIC,
+    AllocationMetrics,
+    AllocationOwner,
+    PendingAllocations,
+)
 from kubechronicle.api.builtin.core.service import needs_health_check, needs_node_ports, needs_numbers
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value

@@ -8,8 +8,7 @@ from random import Random
 from kubechronicle.actors.admission.chain import CREATE, AdmissionState, Attributes
 from kubechronicle.actors.allocation.addresses import Addresses
 from kubechronicle.actors.allocation.families import complete_families
-from kubechronicle.actors.allocation.metrics import AllocationMetrics
-from kubechronicle.actors.allocation.pending_allocations import AllocationOwner, PendingAllocations
+from kubechronicle.actors.allocation.pending_allocations import AllocationMetrics, AllocationOwner, PendingAllocations
 from kubechronicle.actors.allocation.ports import Ports
 from kubechronicle.actors.allocation.ranges import ServiceNetwork
 from kubechronicle.actors.companion_changes import CompanionChange

@@ -14,7 +14,7 @@ from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Sel
 from kubechronicle.actors.reading.selection import ListsOnly
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.branches import CHANGES, BranchDifference, change_object
-from kubechronicle.api.history.masking import masked_secret
+from kubechronicle.api.history.revisions import masked_secret
 from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.api.meta.list_options import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.groups import HISTORY

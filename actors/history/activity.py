@@ -18,17 +18,15 @@ from typing import Any, Final
 
 import trio
 
-from kubechronicle.actors.history.change_records import change_of
+from kubechronicle.actors.history.change_records import SecretValues, change_of, matches
 from kubechronicle.actors.history.log_changes import LogChanges
-from kubechronicle.actors.history.revision_entries import SecretValues, matches
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.explaining.causes import CONTROLLERS, ChangeCause, Fact, because, causes_of, fact_of
 from kubechronicle.api.explaining.incidents import grant_of
 from kubechronicle.api.explaining.states import CRASH, FAILED, GONE, KINDS, stored_state
 from kubechronicle.api.history.cells import NOISY_RESOURCES, action_of
-from kubechronicle.api.history.masking import masked_change
-from kubechronicle.api.history.revisions import API_VERSION, revision_object
+from kubechronicle.api.history.revisions import API_VERSION, masked_change, revision_object
 from kubechronicle.api.history.secret_values import RESOURCE as SECRETS
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, pair_size
 from kubechronicle.eventlog.records import Operation, Record

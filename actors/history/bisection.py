@@ -28,7 +28,7 @@ import trio
 
 from kubechronicle.actors.evaluation import evaluate_in_thread
 from kubechronicle.actors.history.change_records import records_of
-from kubechronicle.actors.history.merging import Merge, Share, position_of
+from kubechronicle.actors.history.log_changes import Merge, Share, position_of
 from kubechronicle.actors.history.other_logs import may_be_elsewhere
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError

@@ -20,9 +20,8 @@ from typing import Any, Final
 import orjson
 import trio
 
-from kubechronicle.actors.history.change_records import change_of
+from kubechronicle.actors.history.change_records import SecretValues, change_of
 from kubechronicle.actors.history.log_changes import LogChanges
-from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revision_selection import RevisionSelection
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.explaining.causes import (
@@ -41,8 +40,7 @@ from kubechronicle.api.explaining.causes import (
     fact_of,
 )
 from kubechronicle.api.history.cells import NOISY_RESOURCES
-from kubechronicle.api.history.masking import masked_change
-from kubechronicle.api.history.revisions import API_VERSION, revision_object
+from kubechronicle.api.history.revisions import API_VERSION, masked_change, revision_object
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.queries.changes import ChangeQuery, Text, pair_size
 from kubechronicle.eventlog.records import Operation, Record

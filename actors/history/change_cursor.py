@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import trio
 from msgspec import structs
 
-from kubechronicle.actors.history.merging import Share, in_order, position_of
+from kubechronicle.actors.history.log_changes import Share, in_order, position_of
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.errors import LogUnavailable
 from kubechronicle.eventlog.records import Operation, Record
 
 
 class ChangeCursor:
-    """A watcher's position (eventlog.watching.cursors.Cursor). ``after``: the revision in the log of each share."""
+    """A watcher's position (eventlog.views.cursors.WatchCursor). ``after``: the revision in the log of each share."""
 
     def __init__(self, shares: Sequence[Share], after: Sequence[int]) -> None:
         self._shares = shares

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kubechronicle.actors.history.log_changes import LogChanges
-from kubechronicle.actors.history.merging import Share, everywhere, position_of
+from kubechronicle.actors.history.log_changes import LogChanges, Share, everywhere, position_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS
 from kubechronicle.eventlog.errors import TooMany

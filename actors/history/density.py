@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kubechronicle.actors.history.merging import Share, everywhere, position_of
+from kubechronicle.actors.history.log_changes import Share, everywhere, position_of
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.revisions import API_VERSION, OPERATIONS, written_time
 from kubechronicle.eventlog.errors import BeforeHistory, FutureRevision, TooMany

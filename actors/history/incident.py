@@ -12,18 +12,16 @@ from typing import Any, Final
 
 import trio
 
-from kubechronicle.actors.history.change_records import change_of
+from kubechronicle.actors.history.change_records import SecretValues, change_of
 from kubechronicle.actors.history.log_changes import LogChanges
-from kubechronicle.actors.history.revision_entries import SecretValues
+from kubechronicle.actors.history.other_logs import NAMESPACES
 from kubechronicle.actors.history.revision_selection import RevisionSelection
-from kubechronicle.actors.history.rights import NAMESPACES
 from kubechronicle.actors.pauses import Pauses
 from kubechronicle.api.errors import status
 from kubechronicle.api.explaining.causes import Fact, fact_of
 from kubechronicle.api.explaining.incidents import Before, grant_of, incident_document
 from kubechronicle.api.history.cells import NOISY_RESOURCES
-from kubechronicle.api.history.masking import masked_change
-from kubechronicle.api.history.revisions import API_VERSION, revision_object
+from kubechronicle.api.history.revisions import API_VERSION, masked_change, revision_object
 from kubechronicle.eventlog.log import RevisionLog
 from kubechronicle.eventlog.queries.changes import ChangeQuery, pair_size
 from kubechronicle.eventlog.queries.groups import GroupQuery

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
-from kubechronicle.actors.history.rights import created_at
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.cells import NOISY_RESOURCES
@@ -20,7 +19,10 @@ from kubechronicle.api.history.positions import SPAN, is_joined, place_of, revis
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision, UnknownMoment
 from kubechronicle.eventlog.layout import OVERRIDES, OtherLog, parse
-from kubechronicle.eventlog.records import Moment
+from kubechronicle.eventlog.queries.changes import ChangeQuery
+from kubechronicle.eventlog.records import Moment, Operation
+
+NAMESPACES = "namespaces"
 
 
 async def at_time(log: Reads, time: datetime) -> Moment:
@@ -88,6 +90,28 @@ class LogBounds:
             return error.revision
         except FutureRevision:
             return await self._newest()
+
+
+async def created_at(reads: Reads, namespace: str) -> int:
+    """Return the revision that created the present namespace of a name, or the last one; 0: there was none.
+
+    If namespaces have no history that far back, return its beginning: earlier changes may be of another namespace.
+    """
+    entry = reads.peek(NAMESPACES, "", namespace)
+    if entry is not None:
+        return entry.create_revision
+    query = ChangeQuery(
+        namespaced=False,
+        name=namespace,
+        resources=(NAMESPACES,),
+        operations=(Operation.CREATE,),
+        with_replaced=False,
+    )
+    changes = await reads.log.changes(query, limit=1)
+    if changes:
+        return changes[0][0].revision
+    mark = (await reads.log.head()).compacted_for(NAMESPACES)
+    return mark + 1 if mark else 0
 
 
 async def created_in(reads: Reads, log: Reads, namespace: str) -> int:

@@ -28,7 +28,7 @@ from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import NOTHING, Entry
 from kubechronicle.eventlog.errors import Compacted, FutureRevision
 from kubechronicle.eventlog.records import Moment
-from kubechronicle.eventlog.watching.replay import Replay
+from kubechronicle.eventlog.views.replay import Replay
 
 # -- past fields -------------------------------------------------------------------------------------------------------
 #

@@ -6,19 +6,19 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
-from kubechronicle.actors.history.tags import TaggedRevision
-from kubechronicle.actors.reading.reads import Selection
+from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.errors import status
 from kubechronicle.api.history.cells import HIDDEN, NOISE, NOISY_RESOURCES, SHOWN
-from kubechronicle.api.history.field_values import canonical
+from kubechronicle.api.history.differences import canonical
 from kubechronicle.api.history.moments import epoch_of, parse_moment
 from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.revisions import kinds_named, resources_named
 from kubechronicle.api.history.suggestions import nearest_name
-from kubechronicle.api.history.tags import tag_named
+from kubechronicle.api.history.tags import RESOURCE as TAGS
+from kubechronicle.api.history.tags import tag_named, unknown
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldTerm
 from kubechronicle.api.selectors.selectable_fields import BOUNDS, CAUSE, KIND_FIELDS, REASON, TEXT_FIELDS
@@ -31,6 +31,9 @@ LONGEST_REVISION: Final = 18
 """Digits of a number that may be a revision."""
 NAMING: Final = frozenset({"metadata.name", "revision.from", "revision.after", "revision.to"})
 """Fields that name revisions."""
+
+TaggedRevision = Callable[[str], Awaitable[int]]
+"""Return the revision of a tag, by its name. StatusError 400: there is no such tag."""
 
 
 class RevisionBounds(Protocol):
@@ -237,3 +240,15 @@ class _Terms:
             prefix = term.value.endswith("*")
             text = Text(value=term.value.removesuffix("*"), equal=term.equal, prefix=prefix)
             self.texts.append((TEXT_FIELDS[term.field], text))
+
+
+def tagged_revisions(reads: Reads, registry: Registry) -> TaggedRevision:
+    async def tagged(name: str) -> int:
+        rt = registry.storage(TAGS)
+        entry = await reads.get(rt, "", name) if rt is not None else None
+        if entry is None:
+            raise status.bad_request(unknown(name))
+        spec: dict[str, Any] = entry.object()["spec"]
+        return int(spec["revision"])
+
+    return tagged

@@ -18,18 +18,16 @@ from msgspec import structs
 
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.history.change_cursor import ChangeCursor, with_position
-from kubechronicle.actors.history.log_changes import CHUNK, LogChanges
-from kubechronicle.actors.history.merging import Merge, Merged, Share, position_of
+from kubechronicle.actors.history.change_records import plain_entry
+from kubechronicle.actors.history.log_changes import CHUNK, LogChanges, Merge, Merged, Share, position_of
 from kubechronicle.actors.history.other_logs import may_be_elsewhere, recorded_logs
-from kubechronicle.actors.history.revision_entries import plain_entry
 from kubechronicle.actors.history.revision_selection import revisions_named
 from kubechronicle.actors.history.tree import EVENTS
 from kubechronicle.actors.history.verdicts import with_verdicts
 from kubechronicle.actors.reading.reads import EXPIRED_LIST, Listing, Reads, Selection, Watching
 from kubechronicle.api.admission.replays import ReplayOutcome
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.cells import NOISY_RESOURCES
-from kubechronicle.api.history.elsewhere import BY_TIME, FORMER
+from kubechronicle.api.history.cells import BY_TIME, FORMER, NOISY_RESOURCES
 from kubechronicle.api.meta.list_options import Continue, decode_continue, encode_continue
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Entry

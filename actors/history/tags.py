@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from kubechronicle.actors.admission.chain import CREATE, AdmissionState, Attributes
 from kubechronicle.actors.companion_changes import CompanionChange
@@ -13,8 +13,7 @@ from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.field_errors import invalid_value
 from kubechronicle.api.history.moments import Asked, parse_moment, written
-from kubechronicle.api.history.tags import RESOURCE, unknown
-from kubechronicle.api.registry.registry import Registry
+from kubechronicle.api.history.tags import RESOURCE
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.errors import BeforeHistory, FutureMoment, FutureRevision, LogError
 from kubechronicle.eventlog.records import Moment
@@ -82,19 +81,3 @@ class _UnknownTarget(NeedsExternalAnswer):
             return f"lies in the future: {error}"
         except LogError as error:
             return error
-
-
-TaggedRevision = Callable[[str], Awaitable[int]]
-"""Return the revision of a tag, by its name. StatusError 400: there is no such tag."""
-
-
-def tagged_revisions(reads: Reads, registry: Registry) -> TaggedRevision:
-    async def tagged(name: str) -> int:
-        rt = registry.storage(RESOURCE)
-        entry = await reads.get(rt, "", name) if rt is not None else None
-        if entry is None:
-            raise status.bad_request(unknown(name))
-        spec: dict[str, Any] = entry.object()["spec"]
-        return int(spec["revision"])
-
-    return tagged

@@ -26,7 +26,7 @@ from kubechronicle.actors.reading.reads import Reads, Selection
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogError
-from kubechronicle.eventlog.watching.cursors import Cursor
+from kubechronicle.eventlog.views.cursors import Cursor
 
 RETRY_DELAY: Final = 1.0
 """Seconds after an error, unless the loop has delays of its own."""

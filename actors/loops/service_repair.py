@@ -21,8 +21,7 @@ from kubechronicle.actors.allocation.addresses import (
     new_address,
     owner_of_address,
 )
-from kubechronicle.actors.allocation.metrics import RepairMetrics
-from kubechronicle.actors.allocation.pending_allocations import AllocationOwner
+from kubechronicle.actors.allocation.pending_allocations import AllocationOwner, RepairMetrics
 from kubechronicle.actors.allocation.ports import NODE_PORTS, new_port, owner_of_port, port_key
 from kubechronicle.actors.allocation.ranges import Ranges
 from kubechronicle.actors.companion_changes import CompanionChange

@@ -22,7 +22,7 @@ from kubechronicle.actors.loops.reflector import Reflector
 from kubechronicle.actors.loops.retries import each, repeat_pass
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.simulation.nodes import is_simulated, new_node
+from kubechronicle.api.simulation.scheduling import is_simulated, new_node
 from kubechronicle.api.simulation.stages import Stage
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 from kubechronicle.eventlog.entries import Entry, Event

@@ -35,7 +35,7 @@ from kubechronicle.api.codecs.errors import DecodeError
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.simulation.nodes import is_simulated
+from kubechronicle.api.simulation.scheduling import is_simulated
 from kubechronicle.api.simulation.stages import PATCH_TYPES, Patch, Stage, chosen, functions
 from kubechronicle.api.simulation.templates import TemplateError
 from kubechronicle.api.values.objects import Object, ReadOnlyObject

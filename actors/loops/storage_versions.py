@@ -30,7 +30,7 @@ from kubechronicle.actors.loops.retries import each, repeat_pass
 from kubechronicle.actors.loops.server_endpoints import server_id
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.writing.writes import Target
-from kubechronicle.api.features.versions import EffectiveVersion
+from kubechronicle.api.features.gates import EffectiveVersion
 from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.registry.discovery import stored_as
 from kubechronicle.api.registry.lives import version_priority

@@ -16,8 +16,8 @@ from kubechronicle.api.selectors.field_selectors import FieldSelector, LabelSele
 from kubechronicle.api.selectors.shard_selectors import ShardSelector
 from kubechronicle.eventlog.entries import UNREADABLE, Entry, Event
 from kubechronicle.eventlog.records import Key, Operation
+from kubechronicle.eventlog.views.cursors import Cursor
 from kubechronicle.eventlog.views.sorted_store import sort_key
-from kubechronicle.eventlog.watching.cursors import Cursor
 
 # -- unreadable --------------------------------------------------------------------------------------------------------
 #

@@ -30,8 +30,8 @@ from kubechronicle.actors.admission.chain import (
     retry_while_not_yet,
 )
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.large_work import Turn
+from kubechronicle.actors.reading.converted_reads import needs_webhook
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.writing.targets import Target, attributes_of, context_of
 from kubechronicle.api.builtin.kinds import KindRules, strategy_of

@@ -13,11 +13,11 @@ import trio
 
 from kubechronicle.actors.admission import namespace_lifecycle
 from kubechronicle.actors.admission.chain import CREATE, DELETE, UPDATE, AdmissionChain
-from kubechronicle.actors.conversion.conversions import Conversions
-from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.errors import ActorCrashed
 from kubechronicle.actors.external_answers import retry_with_answers
 from kubechronicle.actors.large_work import LARGE_BYTES, Turn
+from kubechronicle.actors.reading.conversions import Conversions
+from kubechronicle.actors.reading.converted_reads import needs_webhook
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.writing.preparation import (

@@ -31,11 +31,11 @@ from msgspec import structs
 
 from kubechronicle.actors.admission.chain import CONNECT, AdmissionChain
 from kubechronicle.actors.companion_changes import CompanionChange
-from kubechronicle.actors.conversion.conversions import Conversions
-from kubechronicle.actors.conversion.converted_reads import ConvertedEntries, list_both
 from kubechronicle.actors.external_answers import retry_with_answers
 from kubechronicle.actors.large_work import LargeWork, Turn
 from kubechronicle.actors.pauses import Pauses
+from kubechronicle.actors.reading.conversions import Conversions
+from kubechronicle.actors.reading.converted_reads import ConvertedEntries, list_both
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.actors.resource_actor import Commit
 from kubechronicle.actors.resource_actors import ResourceActors

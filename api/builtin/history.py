@@ -24,8 +24,7 @@ from kubechronicle.api.history.branches import base_of
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell, user_cell
 from kubechronicle.api.history.reads import read_cell
 from kubechronicle.api.history.reasons import parse_reason
-from kubechronicle.api.strategy.strategy import Check, Strategy
-from kubechronicle.api.strategy.write_context import Requester
+from kubechronicle.api.strategy.strategy import Check, Requester, Strategy
 from kubechronicle.api.values.objects import Object, ReadOnlyObject
 from kubechronicle.api.values.printable import printable
 

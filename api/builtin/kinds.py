@@ -59,10 +59,12 @@ SHARED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "admissionregistration.webhooks": ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
     "core.configurations": ("ConfigMap", "Secret"),
+    "core.limits": ("LimitRange", "ResourceQuota"),
     "core.pod": ("Binding",),
     "networking.addresses": ("IPAddress", "ServiceCIDR"),
     "networking.ingresses": ("Ingress", "IngressClass"),
     "resource.resourceclaims": ("ResourceClaim", "ResourceClaimTemplate"),
+    "storage.csi": ("CSIDriver", "CSINode", "CSIStorageCapacity"),
     "storage.classes": ("StorageClass", "VolumeAttributesClass"),
 }
 """File -> the kinds of one idea that share it, where a kind's name is not the file's."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kubechronicle.api.builtin.common.checks import HAS_NO_VALUES, NEEDS_VALUES, label_requirement
 from kubechronicle.api.builtin.common.kind import BuiltinKind
-from kubechronicle.api.codecs.wire.json_order import in_order_of
+from kubechronicle.api.codecs.json_order import in_order_of
 from kubechronicle.api.errors.field_errors import Cause, forbidden, invalid_value, required
 from kubechronicle.api.strategy.strategy import Strategy
 from kubechronicle.api.values.objects import ReadOnlyObject

@@ -201,27 +201,3 @@ def require_for_document(length: int) -> None:
     """Raise MemoryError if a JSON document of that many bytes cannot be decoded now."""
     if length > SMALL_DOCUMENT:
         require(length * GROWTH + MARGIN)
-
-
-class Headroom:
-    """Looks now and then whether MARGIN can be allocated; at each call, while it cannot. Logs the change."""
-
-    def __init__(self) -> None:
-        self._calls = 0
-        self._short = False
-
-    def check(self) -> None:
-        """Raise MemoryError without headroom."""
-        self._calls += 1
-        if self._calls < EVERY:
-            return
-        try:
-            require(MARGIN)
-        except MemoryError:
-            if not self._short:
-                logger.error("out of memory: requests are answered with 503 until %d MiB are free", MARGIN >> 20)
-            self._short = True
-            raise
-        if self._short:
-            logger.warning("there is memory again")
-        self._calls, self._short = 0, False

@@ -5,7 +5,7 @@ Invariant: for any bytes, a codec of this package returns a value or raises one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 
@@ -88,13 +88,11 @@ class Complaints(list[str]):
     ``keys_sorted``: unknown fields are reported in the order of their names, as Kubernetes makes JSON of YAML.
     """
 
-    def __init__(self, sentences: Iterable[str] = (), *, document: Any = None, keys_sorted: bool = False) -> None:
-        super().__init__(sentences)
-        self.document = document
-        self.source = b""
-        self.cbor = False
-        self.small_integers = False
-        self.keys_sorted = keys_sorted
+    document: Any = None
+    source = b""
+    cbor = False
+    small_integers = False
+    keys_sorted = False
 
 
 # -- depth -------------------------------------------------------------------------------------------------------------

@@ -254,7 +254,9 @@ def _duplicates(text: str) -> Complaints:
     if not found:
         return Complaints()
     sentences = [f"duplicate field {_quoted(path)}" for path in list(found)[:MAX_COMPLAINTS]]
-    return Complaints(sentences, document=_without_surrogates(document))
+    complaints = Complaints(sentences)
+    complaints.document = _without_surrogates(document)
+    return complaints
 
 
 def find_duplicates(value: Any, path: str, found: dict[str, None]) -> None:

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kubechronicle.api.codecs.budget import MAX_KEYS, SMALL_MESSAGE, Message, require_within
+from kubechronicle.api.codecs.decoders import decoder_of
+from kubechronicle.api.codecs.encoders import encoder_of
 from kubechronicle.api.codecs.errors import CodecError, DecodeError, EncodeError
-from kubechronicle.api.codecs.wire.decoders import decoder_of
-from kubechronicle.api.codecs.wire.encoders import encoder_of
-from kubechronicle.api.codecs.wire.table import message_for
-from kubechronicle.api.codecs.wire.values import fields_of, length, varint
+from kubechronicle.api.codecs.table import message_for
+from kubechronicle.api.codecs.values import fields_of, length, varint
 
 __all__ = [
     "MEDIA_TYPE",

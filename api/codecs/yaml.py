@@ -49,7 +49,9 @@ def decode(data: bytes, *, strict: bool = False) -> tuple[dict[str, Any], Compla
     """
     value, duplicates = decode_value(data)
     sentences = ["\n  ".join([SEVERAL, *duplicates])] if duplicates and strict else ()
-    return as_object(value), Complaints(sentences, keys_sorted=True)
+    complaints = Complaints(sentences)
+    complaints.keys_sorted = True
+    return as_object(value), complaints
 
 
 def decode_value(data: bytes) -> tuple[Any, list[str]]:

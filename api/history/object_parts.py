@@ -19,7 +19,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 
-from kubechronicle.api.history.field_values import canonical, steps
+from kubechronicle.api.history.differences import canonical, steps
 
 MOST_FIELDS: Final = 64
 """Fields, and mappings above them, of one request. Each mapping costs 0.1 ms, once for the same fields."""
@@ -34,7 +34,7 @@ _Tree: TypeAlias = "dict[str, _Tree]"
 
 
 def parts_of(fields: Iterable[str], api_version: str = "") -> Parts:
-    """Return the function for some fields: paths of names, as in field_values.py. ValueError.
+    """Return the function for some fields: paths of names, as in differences.py. ValueError.
 
     Below a list, and at a name in brackets, a path ends: all of the list or mapping is kept. ``api_version``: objects
     in other versions, where fields may stand elsewhere, are kept as a whole.

@@ -7,18 +7,30 @@ A Revision is made from a record of the log on request, and stored nowhere. Chan
 read the object sees only the time and the user of the change (``redacted``).
 
 Pure: records, and the present time, are plain arguments.
+
+Masks of the values of Secrets, wherever people read history: stars, with a token that tells equal from different.
+
+    data.password: *** (1f0c2a9e) → *** (77ab3d10)
+
+A token is a keyed digest of the value. The reader sends the key with its requests, so that one value has one token in
+all answers of one run, and another one in the next run. Nobody can compare tokens with guessed values later: the key is
+shown nowhere. Without a key in the request, each answer has a random one.
+
+The constants are the parts of a Secret that hold its values.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from kubechronicle.api.history.differences import changed_fields, differences, summary
-from kubechronicle.api.history.field_values import has_changed
+from kubechronicle.api.history.differences import changed_fields, differences, has_changed, summary
 from kubechronicle.api.history.reasons import change_cause
+from kubechronicle.api.history.secret_values import FIELDS, LAST_APPLIED, RESOURCE
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import Registry, ResourceType
 from kubechronicle.api.values.objects import Object
@@ -164,7 +176,7 @@ def _contents(change: RevisionChange, content: Content) -> Object:
 
 
 def concerns_field(change: RevisionChange, field: str) -> bool:
-    """Return True if a change sets, changes or removes the values at a canonical path (field_values.py).
+    """Return True if a change sets, changes or removes the values at a canonical path (differences.py).
 
     A creation concerns the fields that the object begins with, a deletion those that it ends with. An update without
     its former state concerns none.
@@ -210,3 +222,36 @@ def _called(rt: ResourceType, name: str) -> tuple[str, ...]:
     if name == "object.apiVersion":
         return (rt.api_version.lower(),)
     return (rt.plural, rt.group_resource, rt.singular, *rt.short_names)
+
+
+TOKEN_LENGTH: Final = 8
+LONGEST_KEY: Final = 128
+
+
+def masked_change(change: RevisionChange, key: bytes) -> RevisionChange:
+    """Return a change of a Secret without its values, any other change as it is."""
+    if change.resource != RESOURCE:
+        return change
+    before, after, last = (
+        masked_secret(each, key) if each is not None else None for each in (change.before, change.after, change.last)
+    )
+    return replace(change, before=before, after=after, last=last)
+
+
+def masked_secret(secret: Mapping[str, Any], key: bytes) -> Object:
+    """Return a Secret with masks instead of its values."""
+    found: Object = dict(secret)
+    for part in FIELDS:
+        if isinstance(values := found.get(part), dict):
+            found[part] = {name: _mask(value, part, name, key) for name, value in values.items()}
+    metadata = found.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if isinstance(metadata, dict) and isinstance(annotations, dict) and LAST_APPLIED in annotations:
+        mask = _mask(annotations[LAST_APPLIED], "annotations", LAST_APPLIED, key)
+        found["metadata"] = {**metadata, "annotations": {**annotations, LAST_APPLIED: mask}}
+    return found
+
+
+def _mask(value: Any, field: str, name: str, key: bytes) -> str:
+    digest = hmac.new(key, f"{field}/{name}/{value}".encode(errors="surrogatepass"), hashlib.sha256)
+    return f"*** ({digest.hexdigest()[:TOKEN_LENGTH]})"

@@ -1,4 +1,4 @@
-"""The parts of a Secret that hold its values. Where people read history, they are masked (masking.py)."""
+"""The parts of a Secret that hold its values. Where people read history, they are masked (revisions.py)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The web page about history: its path, and the headers that confine it in a browser.
 
 Two programs send them: the server (http/handlers/ui.py), and the client's proxy on the loopback address
-(ops/client/loopback.py).
+(ops/client/commands/ui.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options of gets, lists and watches, from the query: parsing and validation with Kubernetes' messages."""
+"""Options of lists and watches, from the query: parsing and validation with Kubernetes' messages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,6 @@ from kubechronicle.api.meta.options import Query, boolean, first, integer, raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetOptions:
-    """Options of a get."""
-
-    resource_version: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
     """Options of a list, a watch or a deletion of a collection. ``limit`` 0 is all; a negative one is the same."""
 
@@ -42,13 +35,6 @@ class ListOptions:
     allow_watch_bookmarks: bool = False
     send_initial_events: bool | None = None
     timeout_seconds: int | None = None
-
-
-def parse_get_options(query: Query) -> GetOptions:
-    """Parse the options of a get. The reader checks the revision (``parse_resource_version``)."""
-    if boolean(query, "export"):
-        raise status.bad_request("the export parameter, deprecated since v1.14, is no longer supported")
-    return GetOptions(resource_version=first(query, "resourceVersion"))
 
 
 def parse_list_options(

@@ -1,4 +1,4 @@
-"""Options of writes, from the query string or the body: parsing and validation with Kubernetes' messages.
+"""Options of gets and writes, from the query string or the body: parsing and validation with Kubernetes' messages.
 
 Lives here: query → frozen record, or Kubernetes' StatusError. Not here: the effect of the options.
 
@@ -85,6 +85,20 @@ def parse_resource_version(text: str) -> int:
 def go_seconds(seconds: int) -> float:
     """Return a number of seconds as Go's Duration holds it: beyond 292 years it overflows, into the past perhaps."""
     return ((seconds * 10**9 + 2**63) % 2**64 - 2**63) / 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetOptions:
+    """Options of a get."""
+
+    resource_version: str = ""
+
+
+def parse_get_options(query: Query) -> GetOptions:
+    """Parse the options of a get. The reader checks the revision (``parse_resource_version``)."""
+    if boolean(query, "export"):
+        raise status.bad_request("the export parameter, deprecated since v1.14, is no longer supported")
+    return GetOptions(resource_version=first(query, "resourceVersion"))
 
 
 APPLY_PATCHES: Final = frozenset(("application/apply-patch+yaml", "application/apply-patch+cbor"))

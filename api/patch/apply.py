@@ -24,12 +24,11 @@ import orjson
 
 from kubechronicle.api.errors.field_errors import Cause, go_quote
 from kubechronicle.api.managed_fields import field_sets, managers
-from kubechronicle.api.managed_fields.changes import changes_within
 from kubechronicle.api.managed_fields.field_paths import paths
 from kubechronicle.api.managed_fields.field_sets import FieldSet
 from kubechronicle.api.managed_fields.managers import Entry, ManagerKey, Paths, Writer, key_of
 from kubechronicle.api.patch import structured_merge
-from kubechronicle.api.patch.structured_merge import with_named_fields
+from kubechronicle.api.patch.structured_merge import changes_within, with_named_fields
 from kubechronicle.api.patch.typed_values import field_set
 from kubechronicle.api.schema.equality import unchanged
 from kubechronicle.api.schema.types import ObjectType

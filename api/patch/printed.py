@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.codecs.wire.json_order import in_go_order
+from kubechronicle.api.codecs.json_order import in_go_order
 from kubechronicle.api.errors.field_errors import HTML_ESCAPES
 from kubechronicle.api.patch import json_patch
 

@@ -35,8 +35,7 @@ from kubechronicle.api.schema.types import (
     pointers,
     short_name,
 )
-from kubechronicle.api.strategy.strategy import Strategy
-from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.strategy.strategy import Strategy, WriteContext
 from kubechronicle.api.values import quantity
 from kubechronicle.api.values.objects import Object
 

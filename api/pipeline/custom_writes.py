@@ -23,8 +23,7 @@ from kubechronicle.api.pipeline import conversion, deletion, tracking
 from kubechronicle.api.pipeline.validation import check_revision, rejection_of_revision
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.equality import same_json
-from kubechronicle.api.strategy.strategy import keep
-from kubechronicle.api.strategy.write_context import Outcome, Prepared, WriteContext
+from kubechronicle.api.strategy.strategy import Outcome, Prepared, WriteContext, keep
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 

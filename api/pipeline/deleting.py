@@ -9,7 +9,7 @@ from kubechronicle.api.meta.options import DeleteOptions
 from kubechronicle.api.pipeline import deletion, pipeline
 from kubechronicle.api.pipeline.tracking import rules_of
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.strategy.write_context import Outcome, Prepared, WriteContext
+from kubechronicle.api.strategy.strategy import Outcome, Prepared, WriteContext
 from kubechronicle.api.values.objects import Object
 
 _OUTCOMES: Final = {

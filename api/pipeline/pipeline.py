@@ -40,10 +40,10 @@ from kubechronicle.api.pipeline.validation import check_revision, check_uid, rej
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import empties, types
 from kubechronicle.api.schema.empties import named, put_back
+from kubechronicle.api.strategy.strategy import Outcome as Outcome
+from kubechronicle.api.strategy.strategy import Prepared as Prepared
 from kubechronicle.api.strategy.strategy import Strategy, keep
-from kubechronicle.api.strategy.write_context import Outcome as Outcome
-from kubechronicle.api.strategy.write_context import Prepared as Prepared
-from kubechronicle.api.strategy.write_context import WriteContext as WriteContext
+from kubechronicle.api.strategy.strategy import WriteContext as WriteContext
 from kubechronicle.api.values.objects import Object
 
 NAMESPACES = "namespaces"

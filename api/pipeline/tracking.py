@@ -18,8 +18,7 @@ from kubechronicle.api.pipeline import bodies, conversion, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import put_back, within_owned_lists
 from kubechronicle.api.schema.types import ObjectType
-from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, keep_metadata
-from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.strategy.strategy import Strategy, SubresourceStrategy, WriteContext, keep_metadata
 from kubechronicle.api.values.objects import Object
 
 

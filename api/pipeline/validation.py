@@ -15,8 +15,7 @@ from kubechronicle.api.pipeline.conversion import storage_kind
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema.empties import Empty, named, put_back
 from kubechronicle.api.schema.named_texts import print_by_type
-from kubechronicle.api.strategy.strategy import Check, Strategy
-from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.strategy.strategy import Check, Strategy, WriteContext
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
 

@@ -14,8 +14,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import DEFAULT, PROGRAM, EffectiveVersion
+from kubechronicle.api.features.gates import DEFAULT, PROGRAM, EffectiveVersion, FeatureGates
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.kinds.reading import Declared
 from kubechronicle.api.registry.lives import life_of, version_priority

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kubechronicle.api.features.versions import PROGRAM, Release
+from kubechronicle.api.features.gates import PROGRAM, Release
 from kubechronicle.api.kinds.reading import Declared
 from kubechronicle.api.registry.resources import GROUPS, Row
 

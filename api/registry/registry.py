@@ -23,8 +23,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from kubechronicle.api.codecs.wire.table import message_for
-from kubechronicle.api.features.versions import Release
+from kubechronicle.api.codecs.table import message_for
+from kubechronicle.api.features.gates import Release
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry import resources as table
 from kubechronicle.api.registry.groups import HISTORY
@@ -106,6 +106,10 @@ class ResourceType:
         object.__setattr__(self, "is_storage_version", api_version == self.storage_api_version)
         of_log = self.group == HISTORY and not self.stored and self.plural not in table.OF_BRANCHES
         object.__setattr__(self, "of_log", of_log)
+
+    def namespace_in(self, namespace: str) -> str:
+        """Return the namespace of an object by that of the path: "" for cluster-scoped ones, a Namespace included."""
+        return namespace if self.namespaced else ""
 
     @property
     def is_stable(self) -> bool:

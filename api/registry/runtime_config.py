@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubechronicle.api.errors.field_errors import go_quote
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import PROGRAM, Release
+from kubechronicle.api.features.gates import PROGRAM, FeatureGates, Release
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.lives import version_priority
 from kubechronicle.api.registry.registry import (

@@ -59,12 +59,19 @@ class FieldTerm(NamedTuple):
 class FieldSelector:
     """A parsed field selector. ``matches(fields)`` is a plain function; an absent field counts as empty."""
 
-    __slots__ = ("empty", "matches", "terms")
+    __slots__ = ("_matcher", "empty", "terms")
 
     def __init__(self, terms: Iterable[FieldTerm] = ()) -> None:
         self.terms = tuple(terms)
         self.empty = not self.terms
-        self.matches: Matcher = _matcher_of(self.terms)
+        self._matcher: Matcher | None = None
+
+    @property
+    def matches(self) -> Matcher:
+        """The function. It is made when asked for: many selectors become conditions of a query instead."""
+        if self._matcher is None:
+            self._matcher = _matcher_of(self.terms)
+        return self._matcher
 
     def required(self, field: str) -> str | None:
         """Return the one value that the selector requires of ``field``, None if it allows several."""

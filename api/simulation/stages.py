@@ -29,7 +29,8 @@ from typing import Any, Final
 
 from kubechronicle.api.simulation.templates import Template
 from kubechronicle.api.values import durations
-from kubechronicle.api.values.objects import Object, ReadOnlyObject, compact_json
+from kubechronicle.api.values.objects import Object, ReadOnlyObject
+from kubechronicle.api.values.printable import compact_json
 
 Query = Callable[[Any], list[Any]]
 """Returns the values that are there."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubechronicle.api.values.objects import compact_json
+from kubechronicle.api.values.printable import compact_json
 
 Function = Callable[..., Any]
 

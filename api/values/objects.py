@@ -13,26 +13,6 @@ ReadOnlyObject: TypeAlias = Mapping[str, Any]
 """The same where it is only read, so that any mapping will do."""
 
 
-# -- compact json ------------------------------------------------------------------------------------------------------
-#
-# JSON on one line without blanks, as orjson writes it.
-#
-# Commands of `kubectl chronicle` show numbers and words far more often than whole objects. So orjson, whose import
-# takes as long as the rest of such a command, is imported for mappings, lists and fractions alone.
-
-
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
-
-
-def compact_json(value: Any) -> str:
-    """Return a value of JSON as text."""
-    if value is None or isinstance(value, str | int):
-        return _ENCODER.encode(value)
-    import orjson
-
-    return orjson.dumps(value).decode()
-
-
 # -- numbers -----------------------------------------------------------------------------------------------------------
 #
 # Numbers and booleans as Go reads and writes them: it writes 1.0 as 1; orjson writes integers of at most 64 bits.

@@ -9,7 +9,8 @@ the space, halves of surrogate pairs, and characters that Unicode does not assig
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from typing import Any, Final
 
 _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
@@ -50,3 +51,22 @@ def _escaped(character: str) -> str:
     if code < 0x100:
         return _SHORT.get(character) or f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# -- compact json ------------------------------------------------------------------------------------------------------
+#
+# JSON on one line without blanks, as orjson writes it.
+#
+# Commands of `kubectl chronicle` show numbers and words far more often than whole objects. So orjson, whose import
+# takes as long as the rest of such a command, is imported for mappings, lists and fractions alone.
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
+
+
+def compact_json(value: Any) -> str:
+    """Return a value of JSON as text."""
+    if value is None or isinstance(value, str | int):
+        return _ENCODER.encode(value)
+    import orjson
+
+    return orjson.dumps(value).decode()

@@ -88,17 +88,14 @@ class EncryptedContents:
     def __init__(self, chains: Mapping[str, ProviderChain] | None = None) -> None:
         self.statistics = EncryptionStatistics()
         self._chains: Mapping[str, ProviderChain] = chains or {}
+        self.configured = bool(chains)
         self._chosen: dict[str, ProviderChain | None] = {}
         self._draws_keys = any(chain.draws_keys for chain in self._chains.values())
         self._changed: list[Callable[[], None]] = []
 
-    @property
-    def configured(self) -> bool:
-        return bool(self._chains)
-
     def use(self, chains: Mapping[str, ProviderChain]) -> None:
         """Replace the configuration, for all later reads and writes."""
-        self._chains = chains
+        self._chains, self.configured = chains, bool(chains)
         self._chosen.clear()
         self._draws_keys = any(chain.draws_keys for chain in chains.values())
         self.notice_change()

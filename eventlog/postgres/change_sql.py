@@ -75,10 +75,14 @@ left join lateral (
 """
 
 
+SHORT: Final = log_table("short")
+LONG: Final = log_table("long")
+
+
 def table_of(query: ChangeQuery, short: Iterable[str]) -> str:
     """Return the log, or the table of the one retention class that has all resources of the query."""
     classes = {resource in set(short) for resource in query.resources}
-    return "kubechronicle.log" if len(classes) != 1 else log_table("short" if True in classes else "long")
+    return "kubechronicle.log" if len(classes) != 1 else (SHORT if True in classes else LONG)
 
 
 def conditions_of(query: ChangeQuery, arguments: list[Any]) -> list[str]:

@@ -26,6 +26,7 @@ import asyncpg
 import trio
 
 from kubechronicle.eventlog.errors import LogError, LogUnavailable, SetupError
+from kubechronicle.eventlog.postgres import settings, urls
 from kubechronicle.eventlog.postgres.asyncpg_on_trio import ConnectionLoop
 from kubechronicle.eventlog.postgres.migrate import migrate_session, show_nothing
 from kubechronicle.eventlog.postgres.session import (
@@ -36,8 +37,7 @@ from kubechronicle.eventlog.postgres.session import (
     ReadOnlyServer,
     Row,
 )
-from kubechronicle.eventlog.postgres.setup import settings, urls
-from kubechronicle.eventlog.postgres.setup.settings import refuse_transaction_mode
+from kubechronicle.eventlog.postgres.settings import refuse_transaction_mode
 from kubechronicle.eventlog.postgres.sqlstates import ROW_ERRORS, error_of
 
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from msgspec import structs
 from kubechronicle.eventlog.entries import NOTHING, UNREADABLE, Describe, Entry, Event, entry_of
 from kubechronicle.eventlog.errors import Diverged, LogCorrupt
 from kubechronicle.eventlog.records import Operation, Record
+from kubechronicle.eventlog.views.dispatcher import Dispatcher, WatcherGroups
 from kubechronicle.eventlog.views.sorted_store import FieldIndex, SortedStore, merge
-from kubechronicle.eventlog.watching.dispatcher import Dispatcher, WatcherGroups
 
 # -- progress ----------------------------------------------------------------------------------------------------------
 #

@@ -15,10 +15,10 @@ from kubechronicle.eventlog.entries import NOTHING, Describe, Entry, Event, Plai
 from kubechronicle.eventlog.errors import LogCorrupt
 from kubechronicle.eventlog.integrity import erasures
 from kubechronicle.eventlog.records import Head, Record
+from kubechronicle.eventlog.views.cursors import ReadHistory, ReadObject, WatchCursor
+from kubechronicle.eventlog.views.dispatcher import Dispatcher
 from kubechronicle.eventlog.views.sorted_store import page_of
 from kubechronicle.eventlog.views.view import Follow, View, ViewProgress, ViewStatistics
-from kubechronicle.eventlog.watching.cursors import ReadHistory, ReadObject, WatchCursor
-from kubechronicle.eventlog.watching.dispatcher import Dispatcher
 
 __all__ = ["NOTHING", "Describe", "Entry", "Event", "View", "ViewStatistics", "Views", "entry_of", "page_of", "seal"]
 
@@ -38,6 +38,7 @@ class Views:
     """All views; ``views["pods"]`` is made at its first use, empty if there are no such objects.
 
     ``by_resource``: the same as a mapping, for readers that are called often.
+    ``progress``: the applied revision, for readers that are called often.
     ``read_history``: the log's ``read_resource``, for cursors whose history has scrolled out; the tail sets it.
     ``read_object``: the log's ``get_at``, for objects that could not be decrypted before; the tail sets it.
     ``dispatcher``: delivers events to waiting watchers; the tail runs it.
@@ -53,7 +54,7 @@ class Views:
         self._erasure_callbacks: list[Callable[[], None]] = []
         self._describe = describe
         self._plain = plain
-        self._progress = ViewProgress()
+        self.progress = ViewProgress()
         self._views = _ByResource(self._new)
         self.by_resource: Mapping[str, View] = self._views
         self._loaded = 0
@@ -64,7 +65,7 @@ class Views:
         return self._views[resource]
 
     def _new(self, resource: str) -> View:
-        view = View(resource, describe=self._describe, progress=self._progress, dispatcher=self.dispatcher)
+        view = View(resource, describe=self._describe, progress=self.progress, dispatcher=self.dispatcher)
         view.window.reset(self._loaded)
         return view
 
@@ -78,7 +79,7 @@ class Views:
     @property
     def applied(self) -> int:
         """Everything up to this revision is in the views."""
-        return self._progress.applied
+        return self.progress.applied
 
     @property
     def bytes(self) -> int:
@@ -88,7 +89,7 @@ class Views:
     @property
     def restarts(self) -> int:
         """Times that the log went back. A cursor from before may have returned changes that are lost."""
-        return self._progress.restarts
+        return self.progress.restarts
 
     def compacted_for(self, resource: str) -> int:
         """Return the revision below which the resource's history may be gone, as far as is known here.
@@ -99,7 +100,7 @@ class Views:
 
     async def wait_applied(self, revision: int) -> None:
         """Return when ``applied`` has reached the revision; ConsistentRead has a variant with a deadline."""
-        await self._progress.wait(revision)
+        await self.progress.wait(revision)
 
     def watch(
         self,
@@ -145,7 +146,7 @@ class Views:
             self._note_erasure()  # the missed changes may include one
         else:
             self.erasures += 1  # at the start, no cache has anything of before
-        (self._progress.restart if restart else self._progress.advance)(head.revision)
+        (self.progress.restart if restart else self.progress.advance)(head.revision)
         for view in self:
             for follow in view.followers:
                 follow(None)
@@ -162,7 +163,7 @@ class Views:
                 raise LogCorrupt(f"revision {revision} is missing: the log continues with {record.revision}")
             view = self._views[record.key.resource]
             events_by_view[view].append(view.apply(record))
-        self._progress.advance(records[-1].revision)
+        self.progress.advance(records[-1].revision)
         for view, events in events_by_view.items():
             if view.resource == erasures.RESOURCE:
                 self._forget_erased(events)

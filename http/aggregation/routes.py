@@ -21,15 +21,19 @@ class Routes:
         self._all: dict[str, ApiService] = {}
         self._remote: dict[tuple[str, str], ApiService] = {}
         self._follower = ViewFollower(views[RESOURCE], self._take)
+        self._outdated = True  # each request asks for a route, and APIServices rarely change
+        views.follow(RESOURCE, self._note_change)
 
     def all(self) -> Mapping[str, ApiService]:
         """Return all APIServices by name."""
-        self._follower.catch_up()
+        self.remote()
         return self._all
 
     def remote(self) -> Mapping[tuple[str, str], ApiService]:
         """Return those of other servers by group and version."""
-        self._follower.catch_up()
+        if self._outdated:
+            self._outdated = False
+            self._follower.catch_up()
         return self._remote
 
     def find(self, path: str) -> ApiService | None:
@@ -52,6 +56,9 @@ class Routes:
         if parts[1] != "apis" or len(parts) < 4:
             return None
         return remote.get((parts[2], parts[3]))
+
+    def _note_change(self, _: object) -> None:
+        self._outdated = True
 
     def _take(self, _: str, name: str, entry: Entry | None) -> None:
         self.changes += 1

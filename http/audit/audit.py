@@ -30,7 +30,8 @@ from kubechronicle.http.audit.record import (
     error_status,
 )
 from kubechronicle.http.authentication.user import User
-from kubechronicle.http.context import Context, authorized_as, shown_uri
+from kubechronicle.http.authorization.decision import authorized_as
+from kubechronicle.http.context import Context, shown_uri
 from kubechronicle.http.messages import Headers, Request
 from kubechronicle.http.reloading import ReloadedFile, ReloadMetrics, Unusable
 
@@ -111,7 +112,7 @@ class Audit:
         """
         info, user, fields = context.info, context.user, request.headers.first
         if info.field_selector:
-            info = authorized_as(context)
+            info = authorized_as(context.info)
         about = info.resource or info.path
         key: tuple[object, ...] = (
             id(user), fields.get("user-agent"), request.client[0],

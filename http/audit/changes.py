@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from kubechronicle.api.history import masking, secret_values
+from kubechronicle.api.history import revisions, secret_values
 from kubechronicle.api.history.differences import differences
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
@@ -55,6 +55,6 @@ class AuditedChange:
         before: Any = self._before.object()
         if self._resource == secret_values.RESOURCE:
             key = secrets.token_bytes(16)
-            before, after = masking.masked_secret(before, key), masking.masked_secret(after, key)
+            before, after = revisions.masked_secret(before, key), revisions.masked_secret(after, key)
         found = orjson.dumps([each.operation() for each in differences(before, after)])
         return found.decode() if len(found) <= MOST_SHOWN else TOO_LONG

@@ -27,13 +27,13 @@ from kubechronicle.eventlog.errors import LogError
 from kubechronicle.eventlog.log import ReadLog
 from kubechronicle.eventlog.queries.reads import ReadRecord, Recording
 from kubechronicle.http.audit.audit import newer_policy
+from kubechronicle.http.authorization.decision import authorized_as
 from kubechronicle.http.context import (
     MAX_AUDIT_ID,
     MAX_REQUEST_URI,
     MAX_USER_AGENT,
     Context,
     Step,
-    authorized_as,
     shown_uri,
 )
 from kubechronicle.http.messages import Request, Response
@@ -110,7 +110,7 @@ class ReadRecorder(Collector):
             self._recording = self._recording._replace(lost=self._recording.lost + 1)
             self._drops.error("the database does not answer, or not fast enough")
             return
-        info, user = authorized_as(context), context.user
+        info, user = authorized_as(context.info), context.user
         self._waiting.append(
             ReadRecord(
                 at=context.received,

@@ -17,6 +17,7 @@ from kubechronicle.api.audit.events import (
     THOUSAND,
     AuditEvent,
     Line,
+    Payload,
     is_quick,
     json_bytes,
     objects_of,
@@ -24,7 +25,6 @@ from kubechronicle.api.audit.events import (
     shown_times,
 )
 from kubechronicle.api.audit.matching import AuditDecision as AuditDecision
-from kubechronicle.api.audit.payloads import Payload
 from kubechronicle.api.codecs import negotiate
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo

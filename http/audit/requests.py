@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 import trio
 
-from kubechronicle.api.audit.payloads import Payload
+from kubechronicle.api.audit.events import Payload
 from kubechronicle.api.audit.policy import COMPLETE, PANIC, RECEIVED, STARTED
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.codecs.errors import CodecError, NotAcceptableError

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 from uuid import UUID, uuid4
 
-from kubechronicle.api.errors import status
-from kubechronicle.api.history.masking import LONGEST_KEY
 from kubechronicle.eventlog.log import ReadLog
 from kubechronicle.eventlog.queries.reads import ReadRecord, Recording
 from kubechronicle.eventlog.records import Key
 from kubechronicle.http.context import MAX_AUDIT_ID, MAX_REQUEST_URI, MAX_USER_AGENT, Context, shown_uri
 from kubechronicle.http.messages import Request
-
-PARAMETER: Final = "values"
-MASK: Final = "mask"
-SHOWN: Final = "shown"
 
 
 class ShownSecrets:
@@ -42,22 +35,6 @@ class ShownSecrets:
             await log.record([_read_of(key, request, context, revision) for key in keys], recording)
 
         return record
-
-
-def wants_shown(context: Context) -> bool:
-    """Tell whether a request asks for the values of Secrets. StatusError 400."""
-    wanted = context.query.get(PARAMETER)
-    if wanted not in ("", SHOWN):
-        raise status.bad_request(f"{PARAMETER}={wanted}: must be {SHOWN}, or left out")
-    return wanted == SHOWN
-
-
-def mask_key(context: Context) -> bytes | None:
-    """Return the key of the masks that a request names, None if it names none. StatusError 400."""
-    key = context.query.get(MASK).encode()
-    if len(key) > LONGEST_KEY:
-        raise status.bad_request(f"{MASK} is longer than {LONGEST_KEY} bytes")
-    return key or None
 
 
 def _read_of(key: Key, request: Request, context: Context, revision: int) -> ReadRecord:

@@ -96,7 +96,7 @@ class Identified(msgspec.Struct, frozen=True):
 
 
 class Authenticator(Protocol):
-    """Authenticates a request by its certificate or its header fields, never by its bearer token."""
+    """Authenticates a request on a connection with a certificate, by that or by header fields, never by its token."""
 
     def authenticate(self, request: Request) -> User | None:
         """Return the user, or None if the request has no credential of this kind. Raises Rejected for a wrong one."""

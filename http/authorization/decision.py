@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, NoReturn, Protocol, Self
 
@@ -20,6 +20,8 @@ from kubechronicle.api.access.rule_index import Rule
 from kubechronicle.api.errors import status
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
+from kubechronicle.api.selectors.field_selectors import value_required
+from kubechronicle.api.values.names import path_segment
 from kubechronicle.http.authentication.user import GROUP_MASTERS, User
 from kubechronicle.http.authorization.view_follower import FollowedViews
 
@@ -275,3 +277,12 @@ def aggregate(errors: Sequence[str]) -> str:
 def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
     """Return the 403 for a request that no authorizer allows."""
     return status.forbidden(info, info.name, forbidden_message(user.name, info, reason))
+
+
+def authorized_as(info: RequestInfo) -> RequestInfo:
+    """Return the info to authorize: a list or watch of one object by name needs the right to that object only
+    (RequestInfo resolver of k8s.io/apiserver)."""
+    if not info.field_selector or info.verb == "deletecollection":
+        return info
+    name = value_required(info.field_selector, "metadata.name")
+    return replace(info, name=name) if name and not path_segment(name) else info

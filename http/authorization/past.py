@@ -19,7 +19,7 @@ from kubechronicle.actors.history.past_reads import PastReads
 from kubechronicle.actors.reading.reads import Listing, Reads, Selection
 from kubechronicle.api.access.pod_references import volume_secrets
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.elsewhere import ERASED
+from kubechronicle.api.history.cells import ERASED
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.eventlog.entries import Entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kubechronicle.actors.branches.branches import Branches
-from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.history.verdicts import AuditedPolicies
+from kubechronicle.actors.reading.converted_reads import ConvertedEntries
 from kubechronicle.actors.reading.reads import ObjectReads
 from kubechronicle.actors.store import Store
 from kubechronicle.api.features.gates import FeatureGates
@@ -15,13 +15,13 @@ from kubechronicle.http.authentication.chain import AuthenticationChain
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authorization.decision import AuthorizationChain
 from kubechronicle.http.handlers.drain import Drain
+from kubechronicle.http.handlers.responses import EncoderChoice
 from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.outgoing.networks import DIRECT, Networks
 from kubechronicle.http.proxying.kept_streams import KeptStreams
 from kubechronicle.http.proxying.kubelets import Kubelets
 from kubechronicle.http.representation.compression import Compression
 from kubechronicle.http.representation.encoding_cache import EncodingCache
-from kubechronicle.http.representation.event_encoder import EncoderChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,8 @@ class Backend:
     ``drain``: ends the watches when the server stops.
     ``encodings``: the cache of encoded objects and lists.
     ``encoders``: the choice of an answer's encoder.
-    ``compression``: the compression of long answers.
+    ``compression``: the compression of watches. ``compressing``: of long answers; None while its feature gate is off.
+    ``watch_list``, ``sharded``: lists and watches have these features, whose gates are on.
     ``issuer``: the issuer of service account tokens; None if none are issued.
     ``kubelets``: connections to the kubelets of nodes.
     ``networks``: the ways to pods and Services.
@@ -57,6 +58,9 @@ class Backend:
     encodings: EncodingCache
     encoders: EncoderChoice
     compression: Compression
+    compressing: Compression | None
+    watch_list: bool
+    sharded: bool
     issuer: ServiceAccountIssuer | None = None
     kubelets: Kubelets = field(default_factory=Kubelets)
     converted: ConvertedEntries | None = None

@@ -17,8 +17,8 @@ from typing import Final
 import orjson
 from msgspec import structs
 
-from kubechronicle.actors.conversion.converted_reads import needs_webhook
 from kubechronicle.actors.external_answers import decide_with_answers
+from kubechronicle.actors.reading.converted_reads import needs_webhook
 from kubechronicle.actors.writing.together import Together, TransactionFailed, WriteResult
 from kubechronicle.actors.writing.writes import Written
 from kubechronicle.api.errors import status

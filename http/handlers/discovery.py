@@ -1,6 +1,10 @@
 """Discovery, /version and the list of paths: encoded once for a registry, answered as bytes.
 
 Each registry has its own: custom resources come and go, and clients may ask for those of a moment of the past.
+
+The issuer's configuration and keys, for external verifiers of service account tokens (OpenID Connect Discovery 1.0
+§3, RFC 7517; KEP-1393). Encoded once for each set of keys, and answered as bytes. Cacheable for an hour, or until an
+external signer is asked for its keys again.
 """
 
 from __future__ import annotations
@@ -8,9 +12,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import orjson
 
 from kubechronicle.actors.external_answers import in_steps
 from kubechronicle.api.codecs import negotiate
@@ -23,12 +30,84 @@ from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import Registry
 from kubechronicle.api.values.steps import Steps
 from kubechronicle.http.aggregation.discovery import Others
+from kubechronicle.http.authentication.jws import VerifyingKey
+from kubechronicle.http.authentication.token_issuer import ExternalKeys, ServiceAccountIssuer
 from kubechronicle.http.context import Context
-from kubechronicle.http.handlers import openid
 from kubechronicle.http.health import page_not_found
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import discovery_form, takes_gzip
 from kubechronicle.http.representation.compression import LEVEL, THRESHOLD
+
+CONFIGURATION: Final = "/.well-known/openid-configuration"
+KEYS: Final = "/openid/v1/jwks"
+MAX_AGE: Final = 3600
+"""Seconds for which pages with keys from files are cached, as in kube-apiserver."""
+
+
+class OpenIdPage(NamedTuple):
+    """``max_age``: seconds for which it may be cached."""
+
+    content_type: str
+    body: bytes
+    max_age: int = MAX_AGE
+
+
+class _ExternalPages(Mapping[str, OpenIdPage]):
+    """The pages about the keys of an external signer, encoded when the keys have changed."""
+
+    def __init__(self, issuer: ServiceAccountIssuer, external: ExternalKeys, server_address: str) -> None:
+        self._issuer, self._external, self._server_address = issuer, external, server_address
+        self._generation = -1
+        self._pages: Mapping[str, OpenIdPage] = {}
+
+    def __getitem__(self, path: str) -> OpenIdPage:
+        external = self._external
+        if self._generation != external.generation:
+            self._generation = external.generation
+            self._pages = _encoded(self._issuer, external.published, self._server_address)
+        return self._pages[path]._replace(max_age=external.max_age)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((CONFIGURATION, KEYS))
+
+    def __len__(self) -> int:
+        return 2
+
+
+def openid_pages(issuer: ServiceAccountIssuer, server_address: str) -> Mapping[str, OpenIdPage]:
+    """Return the pages by path; none if no verifier could look up the issuer (``discoverable``)."""
+    if not discoverable(issuer.issuers[0]):
+        return {}
+    if issuer.external is not None:
+        return _ExternalPages(issuer, issuer.external, server_address)
+    return _encoded(issuer, issuer.verifying, server_address)
+
+
+def _encoded(
+    issuer: ServiceAccountIssuer, verifying: Sequence[VerifyingKey], server_address: str
+) -> Mapping[str, OpenIdPage]:
+    configuration: dict[str, Any] = {
+        "issuer": issuer.issuers[0],
+        "jwks_uri": issuer.jwks_uri or f"https://{server_address}{KEYS}",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": sorted({key.algorithm for key in verifying}),
+    }
+    keys = {"keys": [key.web_key() for key in verifying]}
+    return {
+        CONFIGURATION: OpenIdPage("application/json", orjson.dumps(configuration)),
+        KEYS: OpenIdPage("application/jwk-set+json", orjson.dumps(keys)),
+    }
+
+
+def discoverable(issuer: str) -> bool:
+    """Tell whether the issuer is an https URL without query and fragment (OpenID Connect Discovery)."""
+    try:
+        parts = urlsplit(issuer)
+    except ValueError:
+        return False
+    return parts.scheme == "https" and not parts.query and not parts.fragment
+
 
 JSON = "application/json"
 MOST_REGISTRIES = 4
@@ -49,7 +128,7 @@ class Discovery:
         features: FeatureGates,
         server_address: str,
         paths: Callable[[], Sequence[str]],
-        openid_pages: Mapping[str, openid.OpenIdPage],
+        openid_pages: Mapping[str, OpenIdPage],
     ) -> None:
         self._version = encode(version, JSON)
         self._features = features
@@ -112,6 +191,7 @@ class _Documents:
     def __init__(self, registry: Registry, features: FeatureGates, server_address: str, others: Others | None) -> None:
         self._registry = registry
         self._features = features
+        self._compresses = features.enabled(negotiate.COMPRESSION)
         self._others = others
         self._server_address = server_address
         self._encoded: dict[tuple[str, str], bytes] = {}
@@ -196,7 +276,7 @@ class _Documents:
         if etag in request.headers.get("if-none-match"):
             return Response(304, headers)
         response = Response(200, [("content-type", form.content_type), *headers], body)
-        return _compressed(request, response) if self._features.enabled(negotiate.COMPRESSION) else response
+        return _compressed(request, response) if self._compresses else response
 
     def _cached(self, key: str, media_type: str, make: Callable[[], Any]) -> bytes:
         body = self._encoded.get((key, media_type))

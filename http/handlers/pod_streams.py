@@ -7,17 +7,22 @@ translates them. For other kubelets v5.channel.k8s.io is translated to SPDY, and
 unpacked (KEP-4006). Three feature gates can switch this off: then all is passed through.
 
 Source: k8s.io/kubernetes ``pkg/registry/core/pod/rest``.
+
+Port-forward over WebSocket: SPDY between client and kubelet, carried in binary messages (KEP-4006).
+
+The messages have no boundaries of meaning: their bytes are the bytes of the SPDY connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import orjson
 import trio
+from wsproto.frame_protocol import CloseReason
 
 from kubechronicle.actors.external_answers import decide_with_answers
 from kubechronicle.actors.writing.targets import Caller, Target
@@ -36,12 +41,65 @@ from kubechronicle.http.proxying.backend_request import close_now
 from kubechronicle.http.proxying.dialing import DialError
 from kubechronicle.http.proxying.kubelets import KubeletAddress
 from kubechronicle.http.proxying.switching import SwitchedHead, SwitchFailed, read_error, require_switch, switch
-from kubechronicle.http.streaming import tunnel, websocket
+from kubechronicle.http.streaming import websocket
 from kubechronicle.http.streaming.command_relay import relay_command
-from kubechronicle.http.streaming.copying import GONE, copy_both
+from kubechronicle.http.streaming.copying import GONE, Outlet, copy_both, receive_or_end
 from kubechronicle.http.streaming.pacing import paced
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, V5, CommandStreams
 from kubechronicle.http.streaming.translation import KubeletSession, SessionFailed, failed, translate
+from kubechronicle.http.streaming.websocket import BINARY, WebSocketSession, message
+
+PREFIX: Final = "SPDY/3.1+"
+SUFFIX: Final = ".k8s.io"
+
+
+def tunnelled_protocols(offers: Iterable[str]) -> list[str]:
+    """Return the SPDY subprotocols among the WebSocket subprotocols that a client offers.
+
+    >>> tunnelled_protocols(["SPDY/3.1+portforward.k8s.io", "v4.channel.k8s.io"])
+    ['portforward.k8s.io']
+    """
+    return [each.removeprefix(PREFIX) for each in offers if each.startswith(PREFIX) and each.endswith(SUFFIX)]
+
+
+async def tunnel(client: trio.abc.Stream, kubelet: trio.abc.Stream, rest: bytes, *, draining: trio.Event) -> None:
+    """Carry one session until either side ends it. ``rest``: bytes of the kubelet after its 101 answer.
+
+    Closes the client's connection, with a closing frame.
+    """
+    session, code = WebSocketSession(client), CloseReason.NORMAL_CLOSURE
+    outlet = Outlet(kubelet, client, probe=session.probe)
+    async with trio.open_nursery() as nursery:
+
+        async def to_kubelet() -> None:
+            nonlocal code
+            async for parts in session.receive():
+                if any(part.text for part in parts):
+                    code = CloseReason.UNSUPPORTED_DATA
+                    break
+                if not await outlet.send(b"".join([part.data for part in parts])):
+                    break
+            nursery.cancel_scope.cancel()
+
+        async def to_client() -> None:
+            data = rest
+            while data or (data := await receive_or_end(kubelet)):
+                if not await session.send_frames(message(BINARY, data)):
+                    break
+                data = b""
+            nursery.cancel_scope.cancel()
+
+        async def end_abandoned() -> None:
+            await outlet.wait_abandoned()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(to_kubelet)
+        nursery.start_soon(to_client)
+        nursery.start_soon(end_abandoned)
+        await draining.wait()
+        nursery.cancel_scope.cancel()
+    await session.close(code)
+
 
 SPDY: Final = "SPDY/3.1"
 IDLE: Final = 4 * 60 * 60.0
@@ -121,7 +179,7 @@ class _Session:
         if translated and subresource != "portforward" and V5 in offers:
             return await self._translate(options)
         if translated and subresource == "portforward" and any(_is_tunnelled(each) for each in offers):
-            return await self._tunnel(tunnel.tunnelled_protocols(offers))
+            return await self._tunnel(tunnelled_protocols(offers))
         return await self._pass_through(is_command=subresource != "portforward")
 
     async def _pass_through(self, *, is_command: bool) -> Response:
@@ -156,9 +214,9 @@ class _Session:
                 self._metrics.tunnelled(500)
                 return _plain(500, "unable to upgrade: missing upgrade headers in response")
             chosen = head.get("x-stream-protocol-version")
-            client = await websocket.accept(self._request, asked, tunnel.PREFIX + chosen if chosen else None)
+            client = await websocket.accept(self._request, asked, PREFIX + chosen if chosen else None)
             self._metrics.tunnelled(101)
-            await tunnel.tunnel(client, kubelet, head.rest, draining=self._request.draining)
+            await tunnel(client, kubelet, head.rest, draining=self._request.draining)
         return SWITCHED
 
     async def _translate(self, options: dict[str, Any]) -> Response:
@@ -228,7 +286,7 @@ class _Session:
 
 
 def _is_tunnelled(offer: str) -> bool:
-    return bool(tunnel.tunnelled_protocols((offer,)))
+    return bool(tunnelled_protocols((offer,)))
 
 
 def _is_spdy(head: SwitchedHead) -> bool:

@@ -9,12 +9,12 @@ from typing import Final
 from kubechronicle.actors.reading.reads import Selection, parse_continue
 from kubechronicle.api.custom.conversion_reviews import WebhookConversionFailed
 from kubechronicle.api.errors import status
-from kubechronicle.api.history.elsewhere import ERASED
+from kubechronicle.api.history.cells import ERASED
 from kubechronicle.api.history.positions import parse_position
 from kubechronicle.api.history.reads import RESOURCES
 from kubechronicle.api.meta import metadata
-from kubechronicle.api.meta.list_options import INCONSISTENT, ListOptions, parse_get_options, parse_list_options
-from kubechronicle.api.meta.options import parse_resource_version
+from kubechronicle.api.meta.list_options import INCONSISTENT, ListOptions, parse_list_options
+from kubechronicle.api.meta.options import parse_get_options, parse_resource_version
 from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import (
@@ -28,7 +28,6 @@ from kubechronicle.api.selectors.field_selectors import (
 from kubechronicle.api.selectors.shard_selectors import ShardSelector
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
-from kubechronicle.http.handlers.questions.summaries import SUMMARY, summarize
 from kubechronicle.http.handlers.responses import bytes_response, list_response, one_body, one_body_at_once
 from kubechronicle.http.handlers.revisions import (
     VERDICTS,
@@ -37,8 +36,9 @@ from kubechronicle.http.handlers.revisions import (
     warn_if_nothing,
     without_noise,
 )
+from kubechronicle.http.handlers.summaries import SUMMARY, summarize
 from kubechronicle.http.handlers.watch import watch
-from kubechronicle.http.handlers.write_request import corrupted, namespace_of
+from kubechronicle.http.handlers.write_request import corrupted
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.representation.answers import object_form
 
@@ -56,7 +56,7 @@ async def get(backend: Backend, request: Request, context: Context, rt: Resource
         metadata.match_name_syntax(info.name)
     revision = requested_revision(rt, options.resource_version, verb="get")
     try:
-        entry = await backend.reads.get(rt, namespace_of(info, rt), info.name, revision=revision)
+        entry = await backend.reads.get(rt, rt.namespace_in(info.namespace), info.name, revision=revision)
     except WebhookConversionFailed as error:
         raise corrupted(error, backend, context, rt) from None
     if entry is None:
@@ -96,7 +96,7 @@ async def list_(backend: Backend, request: Request, context: Context, rt: Resour
         context.warnings.append(f"{listing.erased} {rt.plural} {ERASED}")
     if selection.shard is not None:
         listing = replace(listing, shard=selection.shard)
-    return await list_response(backend, request, encoder, listing)
+    return await list_response(backend.compressing, request, encoder, listing)
 
 
 async def begin_watch(backend: Backend, request: Request, context: Context, rt: ResourceType) -> Response:
@@ -121,11 +121,9 @@ async def list_parameters(backend: Backend, context: Context, rt: ResourceType) 
         if options.field_selector:
             check_field_syntax(options.field_selector)
 
-    options = parse_list_options(
-        context.query.as_dict(), check_selectors, watch_list=backend.features.enabled("WatchList")
-    )
+    options = parse_list_options(context.query.as_dict(), check_selectors, watch_list=backend.watch_list)
     selection = _selection(context.info, rt, options, labels)
-    if backend.features.enabled("ShardedListAndWatch") and (text := context.query.get("shardSelector")):
+    if backend.sharded and (text := context.query.get("shardSelector")):
         selection = replace(selection, shard=await context.turn.run_once(len(text) * PARSED, partial(_shard, text)))
     return options, selection
 
@@ -145,7 +143,7 @@ def _selection(info: RequestInfo, rt: ResourceType, options: ListOptions, labels
     if info.name and info.deprecated_watch:
         fields = _of_name(fields, info.name)
     return Selection(
-        namespace=namespace_of(info, rt),
+        namespace=rt.namespace_in(info.namespace),
         labels=None if labels is None or labels.empty else labels,
         fields=None if fields is None or fields.empty else fields,
     )

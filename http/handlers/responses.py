@@ -1,4 +1,4 @@
-"""Responses of the resource handlers: one object, a list, and long ones compressed."""
+"""Responses of the resource handlers: the choice of their encoder, one object, a list, and long ones compressed."""
 
 from __future__ import annotations
 
@@ -6,23 +6,65 @@ from time import perf_counter
 
 from msgspec import structs
 
-from kubechronicle.actors.conversion.converted_reads import ConvertedEntries
 from kubechronicle.actors.large_work import LARGE_BYTES
+from kubechronicle.actors.reading.converted_reads import ConvertedEntries
 from kubechronicle.actors.reading.reads import Listing
 from kubechronicle.actors.writing.writes import Written
-from kubechronicle.api.codecs.negotiate import COMPRESSION, Representation
+from kubechronicle.api.codecs.negotiate import Representation, wants_pretty
 from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.request_parts import SERIALIZATION, TRANSFORM, timed
 from kubechronicle.http.context import Context
-from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.list_body import WHOLE
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, takes_gzip
-from kubechronicle.http.representation.compression import THRESHOLD
+from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, object_form, takes_gzip
+from kubechronicle.http.representation.compression import THRESHOLD, Compression
+from kubechronicle.http.representation.encoding_cache import EncodingCache
 from kubechronicle.http.representation.entry_encoder import EntryEncoder
+
+# -- encoder choice ----------------------------------------------------------------------------------------------------
+#
+# The choice of an answer's encoder: negotiated once for each combination of Accept, type and options.
+#
+# Clients repeat the same few combinations in all of their requests.
+
+MOST = 256
+"""Encoders that are remembered, and characters of the fields that choose one. Clients control both."""
+LISTED = frozenset({"list", "watch", "deletecollection"})
+"""Verbs whose answers have several objects."""
+
+
+class EncoderChoice:
+    """``cache``: shared by all encoders."""
+
+    def __init__(self, cache: EncodingCache) -> None:
+        self._cache = cache
+        self._known: dict[tuple[ResourceType, str, bool, str, str], EntryEncoder] = {}
+
+    def choose(self, request: Request, context: Context, rt: ResourceType) -> EntryEncoder:
+        """Return the encoder of one answer. StatusError 400, 406."""
+        fields, query, info = request.headers.first, context.query, context.info
+        accept = fields.get("accept", "")
+        include, pretty = (query.get("includeObject"), query.get("pretty")) if request.query_string else ("", "")
+        if context.at is not None:
+            form = object_form(request, context, protobuf=bool(rt.message))
+            return EntryEncoder(rt, form, include_object=include, as_of=context.at.time, cache=self._cache)
+        indents = wants_pretty(pretty, fields.get("user-agent", ""))
+        key = (rt, accept, indents, include, info.subresource)
+        encoder = self._known.get(key)
+        if encoder is None:
+            form = object_form(request, context, protobuf=bool(rt.message))
+            encoder = EntryEncoder(rt, form, include_object=include, cache=self._cache)
+            if len(accept) + len(include) <= MOST:
+                if len(self._known) >= MOST:
+                    self._known.clear()
+                self._known[key] = encoder
+        return encoder.copy() if info.verb in LISTED else encoder.for_one()
+
+
+# -- responses --------------------------------------------------------------------------------------------------------
 
 
 def bytes_response(code: int, form: Representation, body: bytes) -> Response:
@@ -84,8 +126,11 @@ def computed_response(code: int, form: Representation, rt: ResourceType, obj: Ob
     return bytes_response(code, form, EntryEncoder(rt, form).object(obj))
 
 
-async def list_response(backend: Backend, request: Request, encoder: EntryEncoder, listing: Listing) -> Response:
-    """Answer with a list: a long one as a ListBody, compressed for clients that accept it."""
+async def list_response(
+    compression: Compression | None, request: Request, encoder: EntryEncoder, listing: Listing
+) -> Response:
+    """Answer with a list: a long one as a ListBody, compressed for clients that accept it. ``compression``: None if its
+    feature gate is off."""
     with timed(_part(encoder), "SerializeObject"):
         body = await encoder.many(listing)
     if not isinstance(body, bytes) and body.length <= WHOLE:
@@ -93,15 +138,10 @@ async def list_response(backend: Backend, request: Request, encoder: EntryEncode
     if isinstance(body, bytes):
         return bytes_response(200, encoder.form, body)
     headers = [("content-type", encoder.form.content_type), CACHE_CONTROL]
-    if _gzips(backend, request):
-        body = await backend.compression.list_body(body, encoder.items_variant, listing.entries)
+    if compression is not None and takes_gzip(request):
+        body = await compression.list_body(body, encoder.items_variant, listing.entries)
         headers += GZIPPED
     return Response(200, [*headers, ("content-length", str(body.length))], body)
-
-
-def _gzips(backend: Backend, request: Request) -> bool:
-    """Tell whether a long answer is compressed."""
-    return backend.features.enabled(COMPRESSION) and takes_gzip(request)
 
 
 def is_long(response: Response) -> bool:
@@ -110,10 +150,10 @@ def is_long(response: Response) -> bool:
     return isinstance(body, bytes) and len(body) > THRESHOLD
 
 
-async def compressed(backend: Backend, request: Request, response: Response) -> Response:
+async def compressed(compression: Compression | None, request: Request, response: Response) -> Response:
     """Compress a long answer if the client accepts that."""
     body = response.body
-    if isinstance(body, bytes) and _gzips(backend, request):
-        response.body = await backend.compression.whole(body)
+    if isinstance(body, bytes) and compression is not None and takes_gzip(request):
+        response.body = await compression.whole(body)
         response.headers += GZIPPED
     return response

@@ -31,7 +31,7 @@ from kubechronicle.api.schema.types import ObjectType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm, field_terms, label_selector_problem
 from kubechronicle.api.values import names
 from kubechronicle.api.values.objects import Object
-from kubechronicle.http.authentication.credentials import bearer_token
+from kubechronicle.http.authentication.chain import bearer_token
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, CredentialRejected, Identified, NotSeen, User
 from kubechronicle.http.authorization.decision import Decision, UserRules, Verdict, aggregate
 from kubechronicle.http.authorization.past import PastRights

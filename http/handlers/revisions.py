@@ -23,12 +23,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubechronicle.actors.external_answers import decide_with_answers
-from kubechronicle.actors.history.change_records import WHOLE, PlainForm
+from kubechronicle.actors.history.change_records import WHOLE, PlainForm, SecretValues
 from kubechronicle.actors.history.extent import extent
 from kubechronicle.actors.history.log_changes import NEVER, LogChanges, Readable
 from kubechronicle.actors.history.other_logs import at_time, created_in
 from kubechronicle.actors.history.recorded_reads import RecordedReads
-from kubechronicle.actors.history.revision_entries import SecretValues
 from kubechronicle.actors.history.revisions import ChangeReads
 from kubechronicle.actors.history.verdicts import BINDINGS, POLICIES, Audited, Verdicts
 from kubechronicle.actors.reading.reads import Reads, Selection
@@ -36,14 +35,13 @@ from kubechronicle.api.errors import status
 from kubechronicle.api.history.cells import HIDDEN, NOISE
 from kubechronicle.api.history.extents import covered
 from kubechronicle.api.history.object_parts import parts_of
-from kubechronicle.api.history.revisions import CONTENTS, PLAIN
+from kubechronicle.api.history.revisions import CONTENTS, LONGEST_KEY, PLAIN
 from kubechronicle.api.meta.request_info import RequestInfo, forbidden_message
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.selectors.field_selectors import FieldSelector, FieldTerm
 from kubechronicle.api.selectors.selectable_fields import KIND_FIELDS
 from kubechronicle.eventlog.errors import BeforeHistory
 from kubechronicle.eventlog.records import Moment
-from kubechronicle.http.audit.shown_secrets import mask_key, wants_shown
 from kubechronicle.http.authorization.decision import Decision
 from kubechronicle.http.context import Context
 from kubechronicle.http.handlers.backend import Backend
@@ -57,6 +55,9 @@ VERDICTS = "verdicts"
 FIELDS = "fields"
 FIELDS_OF = "fieldsOf"
 DETAILS = "details"
+VALUES = "values"
+MASK = "mask"
+SHOWN = "shown"
 
 
 async def read_revisions(backend: Backend, request: Request, context: Context) -> Backend:
@@ -159,6 +160,22 @@ def readable_revisions(
         )
 
     return ChangeReads(reads, of_log, context.warnings.append, oldest_first=oldest_first)
+
+
+def wants_shown(context: Context) -> bool:
+    """Tell whether a request asks for the values of Secrets. StatusError 400."""
+    wanted = context.query.get(VALUES)
+    if wanted not in ("", SHOWN):
+        raise status.bad_request(f"{VALUES}={wanted}: must be {SHOWN}, or left out")
+    return wanted == SHOWN
+
+
+def mask_key(context: Context) -> bytes | None:
+    """Return the key of the masks that a request names, None if it names none. StatusError 400."""
+    key = context.query.get(MASK).encode()
+    if len(key) > LONGEST_KEY:
+        raise status.bad_request(f"{MASK} is longer than {LONGEST_KEY} bytes")
+    return key or None
 
 
 def _secret_values(backend: Backend, request: Request, context: Context) -> SecretValues:

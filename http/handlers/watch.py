@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import trio
 from prometheus_client import Histogram
 
-from kubechronicle.actors.conversion.converted_reads import ConvertedCursor
+from kubechronicle.actors.reading.converted_reads import ConvertedCursor
 from kubechronicle.actors.reading.reads import Selection, Watching, too_old
 from kubechronicle.actors.store import Served
 from kubechronicle.api.codecs.negotiate import JSON, WATCH_COMPRESSION
@@ -27,9 +27,9 @@ from kubechronicle.api.meta.options import go_seconds
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.eventlog.entries import Event
 from kubechronicle.eventlog.errors import Compacted, LogUnavailable
-from kubechronicle.eventlog.watching.cursors import WatchCursor
-from kubechronicle.eventlog.watching.dispatcher import EventBatch
-from kubechronicle.eventlog.watching.replay import ReplayOver
+from kubechronicle.eventlog.views.cursors import WatchCursor
+from kubechronicle.eventlog.views.dispatcher import EventBatch
+from kubechronicle.eventlog.views.replay import ReplayOver
 from kubechronicle.http.context import Context, Seats
 from kubechronicle.http.handlers.backend import Backend
 from kubechronicle.http.handlers.drain import Drain
@@ -39,8 +39,14 @@ from kubechronicle.http.metrics import Metrics
 from kubechronicle.http.representation.answers import CACHE_CONTROL, GZIPPED, takes_gzip, watch_form
 from kubechronicle.http.representation.compression import Compression, GzipStream
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES
-from kubechronicle.http.representation.event_encoder import EventEncoder, NoForm
-from kubechronicle.http.representation.frames import CHUNK_BYTES, JoinedFrames, is_slow, joined
+from kubechronicle.http.representation.event_encoder import (
+    CHUNK_BYTES,
+    EventEncoder,
+    JoinedFrames,
+    NoForm,
+    is_slow,
+    joined,
+)
 from kubechronicle.http.request_metrics import bucket_of
 
 # Bookmarks to clients that allow them (KEP-956: about once a minute).

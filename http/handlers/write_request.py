@@ -37,7 +37,6 @@ from kubechronicle.api.meta.options import (
     parse_patch_options,
     sent_write_options,
 )
-from kubechronicle.api.meta.request_info import RequestInfo
 from kubechronicle.api.patch import json_patch
 from kubechronicle.api.pipeline import bodies, custom_bodies, pipeline
 from kubechronicle.api.pipeline.pipeline import WriteContext
@@ -165,7 +164,7 @@ def _write_request(
     )
     target = Target(
         rt=rt,
-        namespace=namespace_of(info, rt),
+        namespace=rt.namespace_in(info.namespace),
         name=info.name,
         subresource=info.subresource,
         manager=manager_of(field_manager, request.headers.first.get("user-agent", "")),
@@ -178,11 +177,6 @@ def _write_request(
     if audit is not None:
         target = replace(target, annotations=audit.annotations, note_sent=audit.note_object)
     return WriteRequest(rt, caller, target, options, body)
-
-
-def namespace_of(info: RequestInfo, rt: ResourceType) -> str:
-    """Return the namespace of the object: "" for cluster-scoped ones, a Namespace included."""
-    return info.namespace if rt.namespaced else ""
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------
@@ -246,7 +240,7 @@ async def decode_object(body: Body, body_type: ResourceType, context: Context, f
     context.warnings.extend(warnings)
     if context.audit is not None:
         context.audit.note_object(obj)
-    namespace = namespace_of(context.info, body_type)
+    namespace = body_type.namespace_in(context.info.namespace)
     metadata.match_namespace(obj["metadata"], namespaced=body_type.namespaced, namespace=namespace)
     return obj
 
@@ -281,7 +275,7 @@ async def _refuse_decodable(backend: Backend, context: Context, rt: ResourceType
     """Refuse an unsafe deletion: every object of the log can be decoded. StatusError 404, 409, 500."""
     if not strategy_of(rt.resource).unsafe_deletion:
         raise status.internal_error(f"no unsafe deleter provided, can not honor {UNSAFE}")
-    name, namespace = context.info.name, namespace_of(context.info, rt)
+    name, namespace = context.info.name, rt.namespace_in(context.info.namespace)
     if await backend.reads.get(rt, namespace, name, revision=None) is None:
         raise status.not_found(rt, name)
     why = "unsafe deletion is not allowed because the object is decodable from storage"
@@ -292,7 +286,7 @@ def corrupted(error: WebhookConversionFailed, backend: Backend, context: Context
     """Return kube-apiserver's error of a corrupt object: a webhook did not convert the one that a request names."""
     if not backend.features.enabled(UNSAFE_GATE):
         return error
-    beginning = storage_error(7, "corrupt object", rt, namespace_of(context.info, rt), context.info.name)
+    beginning = storage_error(7, "corrupt object", rt, rt.namespace_in(context.info.namespace), context.info.name)
     return status.internal_error(f"{beginning}object not decodable: {error}")
 
 

@@ -162,7 +162,7 @@ async def delete_collection(backend: Backend, request: Request, context: Context
         )
     if backend.converted is not None:
         deleted = replace(deleted, entries=await backend.converted.convert(deleted.entries))
-    return await list_response(backend, request, encoder, deleted)
+    return await list_response(backend.compressing, request, encoder, deleted)
 
 
 async def _delete_nothing(
@@ -177,7 +177,7 @@ async def _delete_nothing(
     found = await backend.reads.list(rt, selection, revision=revision)
     if found.entries:
         raise status.bad_request("Namespace parameter required.")
-    return await list_response(backend, request, encoder, found)
+    return await list_response(backend.compressing, request, encoder, found)
 
 
 async def _response(context: Context, encoder: EntryEncoder, written: Written) -> Response:

@@ -20,7 +20,7 @@ from urllib.parse import urljoin, urlsplit
 import orjson
 import trio
 
-from kubechronicle.actors.conversion.conversions import WebhookError
+from kubechronicle.actors.reading.conversions import WebhookError
 from kubechronicle.api.codecs import json, yaml
 from kubechronicle.api.codecs.errors import CodecError
 from kubechronicle.api.values.caches import remembered

@@ -10,7 +10,7 @@ which decides the time of a list of ten thousand objects.
     young {pods in protobuf: {entry: bytes, …}, …}    looked up first, added to
     old   {…}                                         looked up second; a hit moves to the young one
 
-Whole lists and pages are cached, too (list_cache.py), one for each scope, with their entries as key. The bytes of these
+Whole lists and pages are cached, too (list_body.py), one for each scope, with their entries as key. The bytes of these
 entries count: nothing else may refer to them when all objects have been replaced.
 
 The bound follows the objects in memory, so that the largest list fits in, in two forms: a list that does not fit is

@@ -34,23 +34,25 @@ from kubechronicle.api.codecs.negotiate import CBOR, JSON, PROTOBUF, Representat
 from kubechronicle.api.codecs.whole import encode
 from kubechronicle.api.pipeline.pipeline import to_request_version
 from kubechronicle.api.registry.registry import ResourceType
-from kubechronicle.api.tables.rows import Row, encoded_row, filler, row_size
 from kubechronicle.api.tables.table import (
     INCLUDE_METADATA,
+    Row,
+    encoded_row,
+    filler,
     include_object_policy,
     partial_object_metadata,
     partial_object_metadata_list,
     printer_of,
+    row_size,
     table,
     table_of_rows,
     table_row,
 )
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry
-from kubechronicle.http.list_body import Items, ListBody, stored_bytes, stored_items
+from kubechronicle.http.list_body import PART, Items, ListBody, encode_all, list_items, stored_bytes, stored_items
 from kubechronicle.http.representation.answers import no_list, no_object
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, CachedEncoder, EncodingCache
-from kubechronicle.http.representation.list_cache import PART, encode_all, list_items
 from kubechronicle.http.representation.present_schema import PresentSchema
 
 INDENT = b"\n    "  # of the lines of an item in an indented list

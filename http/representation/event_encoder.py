@@ -1,72 +1,34 @@
 """Events of a watch encoded in the negotiated form, as frames of the stream.
 
 A watch keeps one EventEncoder. The Event caches its frames for all watchers of the same form.
+
+The writes of a watch: the frames of its events, joined within a bound, and compressed for clients that accept it.
+
+A compressed watch is a sequence of gzip members, one a write, as in kube-apiserver: a watch that waits holds no state
+of a compressor, and watchers of one representation share the members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import Final
 
 from kubechronicle.actors.large_work import LARGE_BYTES
 from kubechronicle.api.builtin.kinds import FILL_EMPTY
 from kubechronicle.api.codecs import json, protobuf
-from kubechronicle.api.codecs.negotiate import CBOR, JSON, PROTOBUF, Representation, wants_pretty
+from kubechronicle.api.codecs.negotiate import CBOR, JSON, PROTOBUF, Representation
 from kubechronicle.api.errors import status
 from kubechronicle.api.registry.registry import ResourceType
 from kubechronicle.api.schema import types
-from kubechronicle.api.tables.rows import Row, filler
-from kubechronicle.api.tables.table import partial_object_metadata
+from kubechronicle.api.tables.table import Row, filler, partial_object_metadata
 from kubechronicle.api.values.objects import Object
 from kubechronicle.eventlog.entries import Entry, Event
-from kubechronicle.http.context import Context
 from kubechronicle.http.list_body import joined_items
-from kubechronicle.http.messages import Request
-from kubechronicle.http.representation.answers import object_form
+from kubechronicle.http.representation.compression import segment
 from kubechronicle.http.representation.encoding_cache import LARGE_ENTRIES, EncodingCache
 from kubechronicle.http.representation.entry_encoder import EntryEncoder
-
-# -- encoder choice ----------------------------------------------------------------------------------------------------
-#
-# The choice of an answer's encoder: negotiated once for each combination of Accept, type and options.
-#
-# Clients repeat the same few combinations in all of their requests.
-
-MOST = 256
-"""Encoders that are remembered, and characters of the fields that choose one. Clients control both."""
-LISTED = frozenset({"list", "watch", "deletecollection"})
-"""Verbs whose answers have several objects."""
-
-
-class EncoderChoice:
-    """``cache``: shared by all encoders."""
-
-    def __init__(self, cache: EncodingCache) -> None:
-        self._cache = cache
-        self._known: dict[tuple[ResourceType, str, bool, str, str], EntryEncoder] = {}
-
-    def choose(self, request: Request, context: Context, rt: ResourceType) -> EntryEncoder:
-        """Return the encoder of one answer. StatusError 400, 406."""
-        fields, query, info = request.headers.first, context.query, context.info
-        accept = fields.get("accept", "")
-        include, pretty = (query.get("includeObject"), query.get("pretty")) if request.query_string else ("", "")
-        if context.at is not None:
-            form = object_form(request, context, protobuf=bool(rt.message))
-            return EntryEncoder(rt, form, include_object=include, as_of=context.at.time, cache=self._cache)
-        indents = wants_pretty(pretty, fields.get("user-agent", ""))
-        key = (rt, accept, indents, include, info.subresource)
-        encoder = self._known.get(key)
-        if encoder is None:
-            form = object_form(request, context, protobuf=bool(rt.message))
-            encoder = EntryEncoder(rt, form, include_object=include, cache=self._cache)
-            if len(accept) + len(include) <= MOST:
-                if len(self._known) >= MOST:
-                    self._known.clear()
-                self._known[key] = encoder
-        return encoder.copy() if info.verb in LISTED else encoder.for_one()
-
-
-# -- event encoder -----------------------------------------------------------------------------------------------------
+from kubechronicle.http.request_metrics import bucket_of
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -206,3 +168,42 @@ class EventEncoder(EntryEncoder):
 
             return cbor_writer.encode_watch_event(kind, cbor_writer.encode(obj))
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), (encode_json or self._encode_json)(obj))
+
+
+CHUNK_BYTES: Final = 64 * 1024
+"""Bytes of frames joined into one write."""
+MANY_BYTES: Final = 1024 * 1024
+"""Bytes of the events of a batch from which their frames are made in a thread."""
+
+
+class JoinedFrames:
+    """Frames of one batch, joined; ``sent``: as they are sent, maybe compressed; the buckets of their sizes."""
+
+    __slots__ = ("buckets", "frame", "sent", "size")
+
+    def __init__(self, frames: list[bytes], *, gzipped: bool) -> None:
+        self.buckets = tuple(map(bucket_of, frames))
+        self.frame = frames[0] if len(frames) == 1 else b"".join(frames)
+        self.size = len(self.frame)
+        # Longer ones are not pushed.
+        self.sent = segment(self.frame) if gzipped and 0 < self.size <= CHUNK_BYTES else self.frame
+
+
+def is_slow(encoder: EventEncoder, events: Sequence[Event]) -> bool:
+    """Return True if the frames of these events must be made in a thread: large objects are encoded, or many rows."""
+    work = [encoder.work(event.entry) for event in events]
+    return max(work, default=0) > LARGE_BYTES or sum(work) > MANY_BYTES
+
+
+def joined(frames: list[bytes]) -> Iterator[bytes]:
+    """Join frames into writes of bounded size."""
+    pending: list[bytes] = []
+    size = 0
+    for frame in frames:
+        pending.append(frame)
+        size += len(frame)
+        if size >= CHUNK_BYTES:
+            yield b"".join(pending)
+            pending, size = [], 0
+    if pending:
+        yield b"".join(pending)

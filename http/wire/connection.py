@@ -21,7 +21,7 @@ import trio
 from kubechronicle.http.headers import DateField
 from kubechronicle.http.messages import Application, ClientDisconnected
 from kubechronicle.http.wire.exchange import WireExchange
-from kubechronicle.http.wire.http1.connection import Http1Protocol
+from kubechronicle.http.wire.http1 import Http1Protocol
 from kubechronicle.http.wire.protocol_interface import WireProtocol
 from kubechronicle.http.wire.serve_config import ServeLimits
 from kubechronicle.http.wire.tls import TLSStream
@@ -50,6 +50,8 @@ class ServerFace(Protocol):
     protocol_errors: int
 
     def report(self, where: str, error: BaseException) -> None: ...
+
+    def ended(self, connection: Connection) -> None: ...
 
 
 class Connection:
@@ -85,25 +87,28 @@ class Connection:
 
     async def run(self) -> None:
         try:
-            await self._stream.do_handshake(self._server.handshakes)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._server.handshakes_failed += 1
-            self._stream.close_nowait()
-            return
-        try:
-            async with trio.open_nursery() as self._nursery:
-                await self._serve()
-        except Exception as error:
-            # The guard: an error that a client provokes ends its own connection only.
-            self._server.report(f"connection of {self.client[0]}", error)
-        except BaseExceptionGroup as group:
-            rest = group.split(trio.Cancelled)[1]
-            if rest is None:
-                raise
-            self._server.report(f"connection of {self.client[0]}", rest)
-            await trio.lowlevel.checkpoint_if_cancelled()
+            try:
+                await self._stream.do_handshake(self._server.handshakes)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._server.handshakes_failed += 1
+                self._stream.close_nowait()
+                return
+            try:
+                async with trio.open_nursery() as self._nursery:
+                    await self._serve()
+            except Exception as error:
+                # The guard: an error that a client provokes ends its own connection only.
+                self._server.report(f"connection of {self.client[0]}", error)
+            except BaseExceptionGroup as group:
+                rest = group.split(trio.Cancelled)[1]
+                if rest is None:
+                    raise
+                self._server.report(f"connection of {self.client[0]}", rest)
+                await trio.lowlevel.checkpoint_if_cancelled()
+            finally:
+                self.lost()
         finally:
-            self.lost()
+            self._server.ended(self)
 
     async def _serve(self) -> None:
         self.peer_certificate = self._stream.peer_certificate()

@@ -232,15 +232,12 @@ class Server:
             return
         connection = Connection(self, stream, socket_address(address), local)
         self._connections.add(connection)
-        nursery.start_soon(self._run_connection, connection)
+        nursery.start_soon(connection.run)
 
-    async def _run_connection(self, connection: Connection) -> None:
-        try:
-            await connection.run()
-        finally:
-            self._connections.discard(connection)
-            changed, self._changed = self._changed, trio.Event()
-            changed.set()
+    def ended(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
 
     async def _reap(self) -> None:
         renewed = trio.current_time()

@@ -31,13 +31,8 @@ from kubechronicle.http import filters
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.authorities import Bundle
 from kubechronicle.http.authentication.bootstrap_tokens import BootstrapTokens
-from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.credentials import (
-    STANDARD,
-    AuthenticatingProxy,
-    ClientCertificates,
-    StaticTokens,
-)
+from kubechronicle.http.authentication.chain import AuthenticationChain, StaticTokens
+from kubechronicle.http.authentication.credentials import STANDARD, AuthenticatingProxy, ClientCertificates
 from kubechronicle.http.authentication.service_accounts import ServiceAccountTokens
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.user import Identified, User

@@ -16,8 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
-from kubechronicle.api.history.cells import HIDDEN, NOISE
-from kubechronicle.api.history.elsewhere import ENDS, ERASED, notes_in
+from kubechronicle.api.history.cells import ENDS, ERASED, HIDDEN, NOISE, notes_in
 from kubechronicle.api.history.moments import HOW, epoch_of, parse_moment, written
 from kubechronicle.api.history.reasons import CAUSE_HEADER
 from kubechronicle.api.history.reasons import HEADER as REASON

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 
 from kubechronicle.ops import terminal
 from kubechronicle.ops.client.command_table import COMMANDS, program_name
-from kubechronicle.ops.client.sources import close
+from kubechronicle.ops.client.session import close
 from kubechronicle.ops.client.subjects import without_sign
 from kubechronicle.ops.errors import OperatorError
 

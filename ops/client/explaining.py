@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from kubechronicle.api.explaining.symptoms import Symptom, commit_of, dependencies, symptoms
+from kubechronicle.api.explaining.states import Symptom, commit_of, dependencies, symptoms
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client.causes import Chain, chain_of
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.revision_reader import (
@@ -18,6 +17,7 @@ from kubechronicle.ops.client.revision_reader import (
     read_revisions,
     scopes_of,
 )
+from kubechronicle.ops.client.revision_texts import Chain, chain_of
 from kubechronicle.ops.client.subjects import Subject
 
 

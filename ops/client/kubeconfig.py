@@ -29,7 +29,7 @@ class ClusterTarget:
 
     ``headers``: the impersonation headers
     ``document``: returns all files merged, for kubectl, with absolute paths
-    ``source``: the archive that the server answers about, "" for its own log (sources.py)
+    ``source``: the archive that the server answers about, "" for its own log (session.py)
     """
 
     source = ""

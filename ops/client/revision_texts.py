@@ -1,25 +1,36 @@
-"""A revision as text: time, user, program, and the fields it changed. Values of Secrets are masked."""
+"""A revision as text: time, user, program, and the fields it changed. Values of Secrets are masked.
+
+Also the causes of a change, as the server tells them (actors/history/causes.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
-from kubechronicle.api.history.cells import action_of, object_cell, user_named
+from kubechronicle.api.explaining.causes import DELETING
+from kubechronicle.api.history.cells import PAST_TENSES, action_of, object_cell, user_named
 from kubechronicle.api.history.differences import (
     CONSEQUENCES,
     Difference,
     differences,
+    fields_at,
     is_within,
     same,
     shown_value,
+    steps,
+    values_at,
 )
-from kubechronicle.api.history.field_values import fields_at, steps, values_at
 from kubechronicle.api.history.secret_values import FIELDS as SECRET_FIELDS
 from kubechronicle.api.history.secret_values import LAST_APPLIED
+from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
+from kubechronicle.ops.client.client import ApiError, Client
+from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.output import Screen, ago, format_time
+from kubechronicle.ops.client.revision_reader import RevisionQuery, Scope, parameters_of, scopes_in
+from kubechronicle.ops.client.subjects import Subject
 from kubechronicle.ops.terminal import Painted, Part, yaml_text
 
 # Lines printed of a list or mapping that was added or removed.
@@ -177,3 +188,54 @@ def _one_line(value: Any) -> str:
     if isinstance(value, str) and value.isprintable() and 40 < len(value) <= 200:
         return value
     return shown_value(value)
+
+
+ABOUT: Final = ("because", "known", "explained")
+VERBS: Final = {"Create": "created", "Delete": "deleted"}
+
+
+class Chain(NamedTuple):
+    """A change and its causes.
+
+    ``links``: the revisions, from the change itself to its first cause. All but the last have ``because``, ``known``
+    (mark, recorded, inferred) and ``explained``.
+    ``stopped``: why there may be earlier causes; "" if there are none.
+    """
+
+    links: list[Object]
+    stopped: str = ""
+
+
+def chain_of(client: Client, revision: Object) -> Chain:
+    """Return a change with its causes. ApiError; a server without causes returns the change alone."""
+    namespace = str(revision["object"].get("namespace", ""))
+    scope = scopes_in(namespace)[0] if namespace else scopes_in("")[1]
+    named = Scope(scope.path, (("metadata.name", revision["metadata"]["name"]),))
+    query = RevisionQuery([named], content="")
+    try:
+        found = client.get(named.path, {"summary": "causes", **parameters_of(query, named)})
+    except ApiError as error:
+        if error.code != 400:
+            raise
+        return Chain([revision], "this server does not tell causes")
+    links = found["links"] or [revision]
+    about = {name: links[0][name] for name in ABOUT if name in links[0]}
+    return Chain([revision | about, *links[1:]], str(found.get("stopped", "")))
+
+
+def past_tense(revision: Object) -> str:
+    """Return the act of a change as a verb: ``deleted`` for a mark for deletion, too."""
+    action = action_of(revision)
+    if action in PAST_TENSES:
+        return PAST_TENSES[action]
+    return "deleted" if action in DELETING else VERBS.get(revision["operation"], "changed")
+
+
+def subject_of(kinds: Kinds, revision: Object) -> Subject:
+    """Return the object of a revision, also of a kind that the server does not have any more."""
+    of = revision["object"]
+    group, namespace, plural = str(of.get("apiVersion", "")).rpartition("/")[0], of.get("namespace", ""), of["resource"]
+    kind = kinds.of_resource(group, plural) or Kind(
+        group, "", plural, str(of.get("kind", "")).lower(), of.get("kind", ""), bool(namespace), frozenset()
+    )
+    return Subject(kind, namespace, of.get("name", ""))

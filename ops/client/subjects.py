@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kubechronicle.api.history.cells import HIDDEN, NOISE
-from kubechronicle.api.history.field_values import canonical
+from kubechronicle.api.history.differences import canonical
 from kubechronicle.api.history.reasons import parse_reason
 from kubechronicle.ops.client.kinds import Kind
 from kubechronicle.ops.errors import OperatorError
@@ -73,6 +73,11 @@ def add_noise_flag(parser: argparse.ArgumentParser) -> None:
 def noise_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the field selector that leaves out noise, unless --noise is set."""
     return {} if arguments.noise else {NOISE: HIDDEN}
+
+
+def add_flags_of_rights(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--at", metavar="MOMENT", default="now", help="2h, a time, a revision (default now)")
+    parser.add_argument("--subresource", metavar="NAME", default="", help="of the resource, as log or scale")
 
 
 def add_reason_flag(parser: argparse.ArgumentParser) -> None:

@@ -20,8 +20,8 @@ from typing import Final
 
 from kubechronicle.api.kinds import RELEASE, SERVED
 from kubechronicle.ops.cluster.builds import Builds
+from kubechronicle.ops.data_dir import Held, locked
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.locks import Held, locked
 
 KWOK: Final = "v0.8.0"
 GO: Final = (1, 26)

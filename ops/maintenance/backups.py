@@ -29,9 +29,8 @@ from kubechronicle.eventlog.transfer.restoring import BadTarget, Damaged, restor
 from kubechronicle.eventlog.transfer.stored_rows import StoredRow
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.maintenance.alone import check_alone
 from kubechronicle.ops.maintenance.checkpoints import add_anchors, read_checkpoints
-from kubechronicle.ops.maintenance.other_databases import tell_of_others
+from kubechronicle.ops.maintenance.databases import check_alone, tell_of_others
 from kubechronicle.ops.maintenance.witness import Proof, WitnessFlags, proof_of
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.postgres.embedded_postgres import embedded_postgres

@@ -27,9 +27,9 @@ from kubechronicle.eventlog.integrity.witnesses import state_of
 from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.ops import terminal
+from kubechronicle.ops.data_dir import locked
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.locks import locked
-from kubechronicle.ops.maintenance.other_databases import tell_of_others
+from kubechronicle.ops.maintenance.databases import tell_of_others
 from kubechronicle.ops.pki import write_whole
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings

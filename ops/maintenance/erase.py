@@ -33,7 +33,7 @@ from kubechronicle.eventlog.retention.archives import ArchiveError
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance import hold
-from kubechronicle.ops.maintenance.other_databases import tell_of_others
+from kubechronicle.ops.maintenance.databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.version import program_version

@@ -11,7 +11,7 @@ from kubechronicle.eventlog.postgres.migrate import check_schema
 from kubechronicle.eventlog.retention.retention import RetentionPolicy
 from kubechronicle.eventlog.retention.status import HistoryStatus, ResourceStatus, history_status
 from kubechronicle.ops import terminal
-from kubechronicle.ops.maintenance.other_databases import tell_of_others
+from kubechronicle.ops.maintenance.databases import tell_of_others
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.server.retention import FOREVER, retention_policies
 from kubechronicle.ops.settings.settings import Settings

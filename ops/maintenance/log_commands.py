@@ -27,7 +27,7 @@ from kubechronicle.eventlog.retention.retention import require_archives
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.maintenance.checkpoints import add_anchors, read_checkpoints
-from kubechronicle.ops.maintenance.other_databases import tell_of_others
+from kubechronicle.ops.maintenance.databases import tell_of_others
 from kubechronicle.ops.maintenance.witness import Proof, WitnessFlags, proof_of_log
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.progress import ProgressLine

@@ -12,7 +12,7 @@ from kubechronicle.eventlog.postgres.connection import migrate
 from kubechronicle.eventlog.postgres_log import PostgresLog, open_postgres_log
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.maintenance.alone import check_alone
+from kubechronicle.ops.maintenance.databases import check_alone
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.server.databases.agreement import (
     OpenDatabase,

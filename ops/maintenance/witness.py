@@ -31,7 +31,7 @@ from kubechronicle.eventlog.postgres.session import PostgresSession
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.ops import terminal
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.maintenance.other_databases import tell_of_others
+from kubechronicle.ops.maintenance.databases import tell_of_others
 from kubechronicle.ops.pki import write_whole
 from kubechronicle.ops.postgres.database import maintenance_database
 from kubechronicle.ops.server.witnessing import witness_urls

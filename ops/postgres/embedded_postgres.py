@@ -32,9 +32,8 @@ import trio
 
 from kubechronicle.eventlog.postgres.postmaster_epoch import PostmasterEpoch
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
-from kubechronicle.ops.data_dir import make_data_dir
+from kubechronicle.ops.data_dir import Held, locked, make_data_dir
 from kubechronicle.ops.errors import OperatorError, PostgresFailed
-from kubechronicle.ops.locks import Held, locked
 from kubechronicle.ops.postgres.cluster import DatabaseCluster, environment, launch_command, prepare, socket_url
 from kubechronicle.ops.postgres.processes import STAGES, end_leftovers
 

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Final
 from kubechronicle.actors.loops.bootstrap.authentication_trust import Trust
 from kubechronicle.http.authentication import credentials
 from kubechronicle.http.authentication.authorities import Authorities, Bundle
-from kubechronicle.http.authentication.chain import Anonymous
+from kubechronicle.http.authentication.chain import Anonymous, StaticTokens, TokenFileError, parse_token_file
 from kubechronicle.http.authentication.credentials import (
     STANDARD,
     AuthenticatingProxy,
     ClientCertificates,
     ProxyHeaders,
-    StaticTokens,
-    TokenFileError,
-    parse_token_file,
 )
 from kubechronicle.http.authentication.user import Authenticator, TokenAuthenticator
 from kubechronicle.http.authentication.webhook import TokenWebhook

@@ -18,11 +18,11 @@ from kubechronicle.actors.admission.state import AdmissionState
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.branches.branches import Branches
 from kubechronicle.actors.branches.lifetime import BranchCreation, BranchExpiry
-from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.past import PastDefinitions
 from kubechronicle.actors.history.tags import TagTargets, moments_of
 from kubechronicle.actors.loops.event_recorder import LogLosses
+from kubechronicle.actors.reading.conversions import Conversions
 from kubechronicle.actors.store import Store
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.actors.tree import server_tree
@@ -42,11 +42,11 @@ from kubechronicle.http.audit.reads import ReadRecorder
 from kubechronicle.http.authentication.token_issuer import external_keys
 from kubechronicle.http.authorization.current_authorizers import Authorization
 from kubechronicle.http.authorization.webhooks import WebhookMaker
-from kubechronicle.http.egress.egress import Egress
 from kubechronicle.http.health import FailingPart, HealthCheck, Unhealthy
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.service_addresses import ServiceAddresses
 from kubechronicle.http.outgoing.webhooks import Webhooks
+from kubechronicle.http.proxying.egress import Egress
 from kubechronicle.http.stalls import StallWatch
 from kubechronicle.http.wire.listener import Server
 from kubechronicle.ops.server.access import authentication_chain, jwt_authenticators

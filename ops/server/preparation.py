@@ -31,11 +31,10 @@ from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.memory_limit import memory_limit
 from kubechronicle.ops.pki import Names, Pki, serving_names
 from kubechronicle.ops.postgres.embedded_postgres import Running
-from kubechronicle.ops.server import authentication, service_account_keys
+from kubechronicle.ops.server import authentication, listening, service_account_keys
 from kubechronicle.ops.server.collectors.server_metrics import shown_metrics
 from kubechronicle.ops.server.inputs import Inputs
-from kubechronicle.ops.server.listening import transport
-from kubechronicle.ops.server.listening.addresses import ListenAddresses, bracketed
+from kubechronicle.ops.server.listening import ListenAddresses, bracketed
 from kubechronicle.ops.server.outside.egress import warn_of_etcd
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of
@@ -242,10 +241,10 @@ def _listen(settings: Settings, addresses: ListenAddresses, pki: Pki, client_cas
         tls_cert_file=str(settings.tls_cert_file or certificate),
         tls_private_key_file=str(settings.tls_private_key_file or key),
         client_ca_files=tuple(map(str, client_cas)),
-        named_certificates=transport.named_certificates(settings),
-        tls_options=transport.tls_options(settings),
+        named_certificates=listening.named_certificates(settings),
+        tls_options=listening.tls_options(settings),
         shared_port=settings.permit_port_sharing,
-        limits=transport.limits(settings),
+        limits=listening.limits(settings),
     )
 
 
@@ -267,7 +266,7 @@ def _http(settings: Settings, inputs: Inputs, pki: Pki) -> HttpSettings:
         ui=settings.enable_ui,
         logs=settings.enable_logs_handler,
         kubelets=_kubelets(settings, pki),
-        edge=transport.edge_settings(settings),
+        edge=listening.edge_settings(settings),
         shown_metrics=shown_metrics(settings),
         livez_grace=settings.livez_grace_period,
         session_rate=settings.max_connection_bytes_per_sec,

@@ -8,6 +8,11 @@ the Service `kubernetes`, watches end, running requests finish, Postgres stops, 
 once.
 
 With --workers, this process prepares everything, and worker processes serve (workers.py, worker.py).
+
+The start of a server up to its plan, shared by a single process and the parent of several workers.
+
+A start is mostly imports, so this module imports little. An existing embedded database begins to start at once, and
+the rest is imported meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ import gc
 import logging
 import signal
 import socket
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,14 +33,32 @@ from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.free_memory import FreeMemory, use_one_arena
-from kubechronicle.ops.server.listening.addresses import ListenAddresses
+from kubechronicle.ops.postgres.database import server_database
+from kubechronicle.ops.postgres.embedded_postgres import has_cluster
+from kubechronicle.ops.server.listening import ListenAddresses, find_addresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, Shutdown
-from kubechronicle.ops.server.startup import prepared
 from kubechronicle.ops.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from kubechronicle.ops.server.preparation import PreparedServer
     from kubechronicle.ops.server.worker_messages import LogEnd
     from kubechronicle.ops.server.workers import StartMessageMaker, WorkerProcesses
+
+
+@asynccontextmanager
+async def prepared(settings: Settings, failures: TaskFailures) -> AsyncGenerator[PreparedServer]:
+    """Check the inputs, then keep a migrated database, certificates and keys until the block is left."""
+    addresses, inputs = find_addresses(settings), None
+    if settings.database_url is None and not has_cluster(settings.data_dir):
+        from kubechronicle.ops.server.inputs import check_inputs
+
+        inputs = check_inputs(settings, addresses)  # before a cluster is made, which takes a second and stays
+    async with server_database(settings, failures) as database:
+        from kubechronicle.ops.server.inputs import check_inputs
+        from kubechronicle.ops.server.preparation import prepare
+
+        yield await prepare(settings, inputs or check_inputs(settings, addresses), database)
+
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.subresources.token_request import EXTENDED_SECONDS, MIN_SECONDS, POD_SECONDS
 from kubechronicle.http.authentication import jws
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
+from kubechronicle.ops.data_dir import locked
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.locks import locked
 from kubechronicle.ops.pki import write_whole
 from kubechronicle.ops.settings.feature_gates import SIGNER_GATE
 from kubechronicle.ops.settings.settings import Settings

@@ -13,8 +13,7 @@ from kubechronicle.api.builtin.rbac import GATES as GATES_OF_ROLES
 from kubechronicle.api.codecs.negotiate import CBOR_GATE, COMPRESSION_GATES
 from kubechronicle.api.configuration import webhook_admission
 from kubechronicle.api.configuration.encryption import KMS_V1_GATE
-from kubechronicle.api.features.gates import FeatureGates, gates_of, parse
-from kubechronicle.api.features.versions import PROGRAM, EffectiveVersion, effective_version
+from kubechronicle.api.features.gates import PROGRAM, EffectiveVersion, FeatureGates, effective_version, gates_of, parse
 from kubechronicle.api.flow_control.queues import SIZES_GATE
 from kubechronicle.api.meta.options import UNSAFE_GATE
 from kubechronicle.api.registry.discovery import HASH_GATE

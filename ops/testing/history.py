@@ -11,9 +11,9 @@ from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.history.differences import is_within
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
-from kubechronicle.ops.client.past_kinds import past_kinds
 from kubechronicle.ops.client.revision_reader import RevisionQuery, read_revisions, scopes_in, scopes_of
 from kubechronicle.ops.client.revision_texts import field_changes, user_of
+from kubechronicle.ops.client.session import past_kinds
 from kubechronicle.ops.client.subjects import Subject, field_path
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.testing.named import Named, named

@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from kubechronicle import actors, api, http
-from kubechronicle.api.codecs.wire import table
+from kubechronicle.api.codecs import table
 from kubechronicle.api.meta import stored_contents
 from kubechronicle.api.schema import equality, types
 from kubechronicle.api.values import quantity
@@ -47,8 +47,8 @@ ALLOWED = {
     "api.cel.devices.environment": NO_ARGUMENT,
     "api.cel.environment.base_environment": NO_ARGUMENT,
     "api.builtin.kinds.default_rules": NO_ARGUMENT,
-    "api.codecs.wire.table._message_of": BY_TYPE,
-    "api.codecs.wire.table.message_named": BY_NAME,
+    "api.codecs.table._message_of": BY_TYPE,
+    "api.codecs.table.message_named": BY_NAME,
     "api.configuration.structuring.converter": "by a flag",
     "api.features.gates.gates_of": "by releases of which the package has a table",
     "api.configuration.structuring.fields_of": BY_TYPE,
@@ -74,15 +74,15 @@ ALLOWED = {
     "http.authentication.oidc.expressions._claims_environment": NO_ARGUMENT,
     "http.authentication.oidc.expressions._user_environment": NO_ARGUMENT,
     "http.authorization.match_conditions._environment": NO_ARGUMENT,
-    "http.handlers.branch_requests._BACKENDS": "by the open branches, which an erasure closes",
+    "http.handlers.history._BACKENDS": "by the open branches, which an erasure closes",
 }
 
 
 TEXTS = {
     "api.cel.devices.worst_cost": "230 µs an expression, asked twice a claim, which costs 300",
     "api.cel.operations.patterns.PATTERNS": "21 µs or more to compile a pattern, for each object that it judges",
-    "api.codecs.wire.values.time": "52 % of decoding a Pod from protobuf: each manager and condition has one",
-    "api.codecs.wire.values.write_time": "55 % of encoding a Pod as protobuf, for a list of new ones",
+    "api.codecs.values.time": "52 % of decoding a Pod from protobuf: each manager and condition has one",
+    "api.codecs.values.write_time": "55 % of encoding a Pod as protobuf, for a list of new ones",
     "api.meta.stored_contents._members": "21 % of an apply of 20 KB that changes a label, 14 % of one of 4 KB",
     "api.meta.stored_contents._sets": "37 % of an apply of 20 KB that changes a label, 10 % of one of 4 KB",
     "api.values.quantity.quantity": "19 % of the create of a Deployment, 29 % of an apply: many steps read amounts",

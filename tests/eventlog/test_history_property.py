@@ -32,7 +32,7 @@ from kubechronicle.eventlog.postgres.connection import open_session
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Key, Operation, Record
 from kubechronicle.eventlog.testing import Stack, open_stack, put, transaction
-from kubechronicle.eventlog.watching.replay import ReplayOver
+from kubechronicle.eventlog.views.replay import ReplayOver
 
 PODS = builtin_registry().known("", "v1", "pods")
 assert PODS is not None

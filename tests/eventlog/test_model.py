@@ -33,9 +33,8 @@ from kubechronicle.eventlog.memory.memory_log import Fault, MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key, Operation, Record
 from kubechronicle.eventlog.testing import Stack, delete, open_stack, put, transaction
-from kubechronicle.eventlog.views import view
-from kubechronicle.eventlog.watching import cursors
-from kubechronicle.eventlog.watching.cursors import WatchCursor
+from kubechronicle.eventlog.views import cursors, view
+from kubechronicle.eventlog.views.cursors import WatchCursor
 
 SMALL = {
     (view, "RECENT_EVENTS"): 16,

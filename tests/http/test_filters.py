@@ -39,7 +39,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Always:
-    """An authenticator that authenticates every request as one user, or rejects all."""
+    """An authenticator that authenticates every request with a certificate as one user, or rejects all."""
 
     def __init__(self, user: User | None) -> None:
         self.user = user
@@ -74,7 +74,7 @@ def raising(error: BaseException) -> Step:
 
 async def ask(app: Handler, method: str = "GET", target: str = "/api/v1/pods", **headers: str) -> Answer:
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    response = await app(Request.of(method, target, headers=fields))
+    response = await app(Request.of(method, target, headers=fields, peer_certificate=b"certificate"))
     assert isinstance(response.body, bytes)
     return Answer(response.status, response.headers, response.body)
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from kubechronicle.api.codecs import budget
-from kubechronicle.api.codecs.budget import Headroom
+from kubechronicle.http.edge import Headroom
 from kubechronicle.ops.development.server_process import ServerProcess, running
 
 MIB = 1024 * 1024

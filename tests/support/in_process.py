@@ -33,7 +33,8 @@ from kubechronicle.eventlog.memory.memory_log import MemoryLog
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.http.app import HttpSettings
 from kubechronicle.http.authentication import jws
-from kubechronicle.http.authentication.credentials import ClientCertificates, StaticTokens
+from kubechronicle.http.authentication.chain import StaticTokens
+from kubechronicle.http.authentication.credentials import ClientCertificates
 from kubechronicle.http.authentication.token_issuer import ServiceAccountIssuer
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.authorization.current_authorizers import AuthorizationPlan

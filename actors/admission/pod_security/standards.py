@@ -8,7 +8,7 @@ from typing import Final
 
 from kubechronicle.actors.admission.pod_security import checks
 from kubechronicle.actors.admission.pod_security.checks import CheckPod
-from kubechronicle.api.features.versions import PROGRAM
+from kubechronicle.api.features.gates import PROGRAM
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.steps import Steps
 

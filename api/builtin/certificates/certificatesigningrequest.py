@@ -24,8 +24,7 @@ from kubechronicle.api.errors.field_errors import (
     too_long,
 )
 from kubechronicle.api.kinds.reading import enum
-from kubechronicle.api.strategy.strategy import Check, Strategy, keep, status_update
-from kubechronicle.api.strategy.write_context import Requester
+from kubechronicle.api.strategy.strategy import Check, Requester, Strategy, keep, status_update
 from kubechronicle.api.values import names
 from kubechronicle.api.values.certificates import chain_problem, request_problem
 from kubechronicle.api.values.objects import Object, ReadOnlyObject

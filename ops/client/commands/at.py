@@ -25,11 +25,10 @@ from kubechronicle.api.history.reasons import PREFIX as BECAUSE
 from kubechronicle.api.meta.path_prefixes import HISTORY
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops import terminal
-from kubechronicle.ops.client import sources
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
 from kubechronicle.ops.client.output import format_cell
-from kubechronicle.ops.client.session import connect
+from kubechronicle.ops.client.session import add_source_flags, connect, target_of
 from kubechronicle.ops.client.subjects import Subject, split_words
 from kubechronicle.ops.errors import OperatorError
 
@@ -47,7 +46,7 @@ TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("moment", metavar="T", help="2h, a time, a revision")
     parser.add_argument("command", metavar="COMMAND …", nargs="*", help="of kubectl, with its arguments and flags")
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
@@ -81,7 +80,7 @@ def parse_kubectl(parser: argparse.ArgumentParser, argv: Sequence[str], example:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return kubectl's exit code. OperatorError."""
-    target = sources.target_of(arguments)
+    target = target_of(arguments)
     client = connect(target)
     moment = client.resolve_moment(arguments.moment)
     program = shutil.which("kubectl")

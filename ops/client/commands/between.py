@@ -15,7 +15,7 @@ from kubechronicle.api.history import cells
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell, user_named
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import output, sources
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.output import format_time
 from kubechronicle.ops.client.revision_reader import (
@@ -29,7 +29,7 @@ from kubechronicle.ops.client.revision_reader import (
 )
 from kubechronicle.ops.client.revision_texts import revision_document, user_of
 from kubechronicle.ops.client.searches import Search, explain, note_beginning
-from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.session import Session, add_source_flags
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_noise_flag, noise_of
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted, counted
@@ -112,7 +112,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help=f"print at most N groups, and N changes; 0: all (default {LIMIT})",
     )
     output.add_flags(parser)
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubechronicle.api.history.positions import revisions_of
-from kubechronicle.ops.client import output, sources
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.output import Progress, ago, format_time
 from kubechronicle.ops.client.revision_reader import API, RevisionQuery, Scope, bounds, scopes_of
 from kubechronicle.ops.client.searches import Search, check_kept, explain, note_beginning, read_extent, unknowable
-from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.session import Session, add_source_flags
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted, counted
@@ -44,7 +44,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--limit", metavar="N", type=int, default=100, help="flips to print, oldest first (default 100)"
     )
     output.add_flags(parser)
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

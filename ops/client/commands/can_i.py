@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from kubechronicle.ops.client import output, sources
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.output import ago, format_time
 from kubechronicle.ops.client.revision_reader import API
-from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.subjects import add_all_namespaces_flag
+from kubechronicle.ops.client.session import Session, add_source_flags
+from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_flags_of_rights
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
 
@@ -38,12 +38,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_flags_of_rights(parser)
     add_all_namespaces_flag(parser)
     output.add_flags(parser)
-    sources.add_flags(parser)
-
-
-def add_flags_of_rights(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--at", metavar="MOMENT", default="now", help="2h, a time, a revision (default now)")
-    parser.add_argument("--subresource", metavar="NAME", default="", help="of the resource, as log or scale")
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,14 +15,14 @@ from kubechronicle.api.history.secret_values import FIELDS as SECRET_FIELDS
 from kubechronicle.api.meta.owners import Key
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import kubeconfig, output, sources
+from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.comparisons import moved, own_part, patch_script, settled
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.revision_texts import mask_object
 from kubechronicle.ops.client.searches import check_existed, check_namespace
-from kubechronicle.ops.client.session import Session, connect
+from kubechronicle.ops.client.session import Session, add_source_flags, connect
 from kubechronicle.ops.client.states import ClusterState, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags, split_words
 from kubechronicle.ops.errors import OperatorError
@@ -62,7 +62,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-status", action="store_true", help="omit statuses")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
     output.add_flags(parser, formats=("text", "json", "yaml", PATCH))
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

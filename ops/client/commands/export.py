@@ -7,12 +7,11 @@ from typing import Final
 
 from kubechronicle.api.history.left_objects import lost
 from kubechronicle.api.history.restore_plan import exported
-from kubechronicle.ops.client import output, sources
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.revision_texts import mask_object
-from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.several import split_objects
+from kubechronicle.ops.client.session import Session, add_source_flags, split_objects
 from kubechronicle.ops.client.states import ClusterState, existing_namespaces, read_state
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag, add_subject_flags
 from kubechronicle.ops.errors import OperatorError
@@ -34,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="MOMENT", required=True, help="2h, a time, a revision, now")
     parser.add_argument("--show-secrets", action="store_true", help="print values of Secrets instead of stars")
     output.add_flags(parser, formats=("yaml", "json"))
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

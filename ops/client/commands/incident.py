@@ -16,14 +16,14 @@ from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.history.moments import parse_moment, written
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import output, sources
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.accesses import AccessQuery, read_accesses, sentence
 from kubechronicle.ops.client.client import ApiError
 from kubechronicle.ops.client.output import Screen, format_time
 from kubechronicle.ops.client.revision_reader import API, RevisionQuery, Scope, parameters_of, scopes_in
 from kubechronicle.ops.client.revision_texts import user_of
 from kubechronicle.ops.client.searches import Search, explain
-from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.session import Session, add_source_flags
 from kubechronicle.ops.client.subjects import add_all_namespaces_flag
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted, counted
@@ -51,7 +51,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--limit", metavar="N", type=int, default=LIMIT, help=f"print N causes, 0 for all (default {LIMIT})"
     )
     output.add_flags(parser, formats=("text", "json", "yaml", *FORMATS))
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 from kubechronicle.api.history.positions import covers
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.values.objects import Object
-from kubechronicle.ops.client import output, sources
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.revision_reader import (
     RevisionQuery,
     bounds,
@@ -23,8 +23,7 @@ from kubechronicle.ops.client.revision_reader import (
 )
 from kubechronicle.ops.client.revision_texts import field_changes, mask_changes, print_revision, revision_document
 from kubechronicle.ops.client.searches import Search, explain, note_beginning
-from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.several import add_selector_flag, split_objects
+from kubechronicle.ops.client.session import Session, add_selector_flag, add_source_flags, split_objects
 from kubechronicle.ops.client.subjects import (
     add_all_namespaces_flag,
     add_noise_flag,
@@ -84,7 +83,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="go on with new changes; oldest first",
     )
     output.add_flags(parser)
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

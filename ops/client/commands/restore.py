@@ -20,8 +20,7 @@ from kubechronicle.ops import terminal
 from kubechronicle.ops.client import kubeconfig, output
 from kubechronicle.ops.client.output import Screen, ago, format_time, utc_now
 from kubechronicle.ops.client.restoring.consequences import FLAG
-from kubechronicle.ops.client.restoring.documents import agreed, execution_document, step_document
-from kubechronicle.ops.client.restoring.execution import Execution, execute
+from kubechronicle.ops.client.restoring.execution import Execution, agreed, execute, execution_document, step_document
 from kubechronicle.ops.client.restoring.losses import LOST, losses, losses_document, print_losses
 from kubechronicle.ops.client.restoring.planner import Planner
 from kubechronicle.ops.client.restoring.reversal_texts import SIGNS

@@ -11,12 +11,12 @@ from kubechronicle.api.history.cells import action_of, changed_cell
 from kubechronicle.api.history.moments import parse_moment
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import output, sources
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.output import format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, parameters_of, scopes_of
 from kubechronicle.ops.client.revision_texts import user_of
 from kubechronicle.ops.client.searches import Search, explain, read_extent, unknowable
-from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.session import Session, add_source_flags
 from kubechronicle.ops.client.subjects import add_subject_flags
 from kubechronicle.ops.terminal import Painted
 
@@ -37,7 +37,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="until", metavar="MOMENT", default="now", help="the same (default now)")
     parser.add_argument("--no-status", action="store_true", help="omit changes of statuses")
     output.add_flags(parser)
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

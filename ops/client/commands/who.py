@@ -15,11 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from kubechronicle.api.history.accesses import DENIED, SESSION, TOKEN
 from kubechronicle.api.history.cells import PAST_TENSES, action_of
-from kubechronicle.api.history.differences import same, shown_value
-from kubechronicle.api.history.field_values import moved, values_at
+from kubechronicle.api.history.differences import moved, same, shown_value, values_at
 from kubechronicle.api.values.objects import Object
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import output, sources
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.accesses import (
     AccessQuery,
     check_recorded,
@@ -27,16 +26,20 @@ from kubechronicle.ops.client.accesses import (
     print_accesses,
     read_accesses,
 )
-from kubechronicle.ops.client.causes import VERBS, chain_of, past_tense, subject_of
 from kubechronicle.ops.client.commands import can_i
 from kubechronicle.ops.client.kinds import Kinds
 from kubechronicle.ops.client.output import ago, format_time
 from kubechronicle.ops.client.revision_reader import RevisionQuery, bounds, read_revisions, scopes_of
-from kubechronicle.ops.client.revision_texts import revision_document, user_of
+from kubechronicle.ops.client.revision_texts import VERBS, chain_of, past_tense, revision_document, subject_of, user_of
 from kubechronicle.ops.client.searches import Search, explain
-from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.several import add_selector_flag, subjects
-from kubechronicle.ops.client.subjects import HOW_TO_NAME, Subject, add_all_namespaces_flag, field_path
+from kubechronicle.ops.client.session import Session, add_selector_flag, add_source_flags, subjects
+from kubechronicle.ops.client.subjects import (
+    HOW_TO_NAME,
+    Subject,
+    add_all_namespaces_flag,
+    add_flags_of_rights,
+    field_path,
+)
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
 
@@ -72,10 +75,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show-secrets", action="store_true", help="print a Secret's values instead of stars")
     add_selector_flag(parser)
     parser.add_argument("--by", metavar="USER", default="", help="tried, entered: only this user; USER* is a prefix")
-    can_i.add_flags_of_rights(parser)
+    add_flags_of_rights(parser)
     add_all_namespaces_flag(parser)
     output.add_flags(parser)
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 class FoundChange(NamedTuple):

@@ -7,14 +7,13 @@ from typing import Final
 
 from kubechronicle.api.history.cells import action_of, changed_cell, object_cell
 from kubechronicle.api.values.printable import printable
-from kubechronicle.ops.client import output, sources
-from kubechronicle.ops.client.causes import Chain
+from kubechronicle.ops.client import output
 from kubechronicle.ops.client.explaining import Explainer, Explanation, Suspect, explanation_document
 from kubechronicle.ops.client.output import Screen, ago, format_time, utc_now
 from kubechronicle.ops.client.revision_reader import RevisionQuery, scopes_of
-from kubechronicle.ops.client.revision_texts import user_of
+from kubechronicle.ops.client.revision_texts import Chain, user_of
 from kubechronicle.ops.client.searches import Search, explain
-from kubechronicle.ops.client.session import Session
+from kubechronicle.ops.client.session import Session, add_source_flags
 from kubechronicle.ops.client.subjects import add_subject_flags
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.terminal import Painted
@@ -35,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--limit", metavar="N", type=int, default=LIMIT, help=f"print N changes, 0 for all (default {LIMIT})"
     )
     output.add_flags(parser)
-    sources.add_flags(parser)
+    add_source_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,7 +13,6 @@ from typing import Final
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.client.kinds import Kind, Kinds
-from kubechronicle.ops.client.past_kinds import past_kinds
 from kubechronicle.ops.client.revision_reader import (
     RevisionQuery,
     Scope,
@@ -24,6 +23,7 @@ from kubechronicle.ops.client.revision_reader import (
     scopes_of,
 )
 from kubechronicle.ops.client.revision_texts import user_of
+from kubechronicle.ops.client.session import past_kinds
 from kubechronicle.ops.client.subjects import Subject
 
 FLAG: Final = "--with-consequences"

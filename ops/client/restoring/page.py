@@ -26,8 +26,7 @@ from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.client import Client
 from kubechronicle.ops.client.output import Screen
 from kubechronicle.ops.client.restoring.consequences import AllKinds
-from kubechronicle.ops.client.restoring.documents import agreed, execution_document, step_document
-from kubechronicle.ops.client.restoring.execution import execute
+from kubechronicle.ops.client.restoring.execution import agreed, execute, execution_document, step_document
 from kubechronicle.ops.client.restoring.planner import Planner
 from kubechronicle.ops.client.restoring.reversal_texts import kept, tried_plan
 from kubechronicle.ops.client.restoring.steps import Restorer

@@ -32,8 +32,7 @@ from kubechronicle.ops.client.restoring.steps import Restorer, wait_until_gone
 from kubechronicle.ops.client.restoring.trial import tried
 from kubechronicle.ops.client.revision_reader import RevisionQuery, number_of, scopes_of
 from kubechronicle.ops.client.searches import Search, explain
-from kubechronicle.ops.client.session import Session
-from kubechronicle.ops.client.several import split_objects
+from kubechronicle.ops.client.session import Session, split_objects
 from kubechronicle.ops.client.states import ClusterState, key_of, read_state
 from kubechronicle.ops.client.subjects import Subject
 from kubechronicle.ops.errors import OperatorError

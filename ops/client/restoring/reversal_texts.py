@@ -11,8 +11,7 @@ from kubechronicle.api.history.restore_plan import Action
 from kubechronicle.api.history.reverting import Conflict
 from kubechronicle.api.values.objects import Object
 from kubechronicle.ops.client.output import Screen
-from kubechronicle.ops.client.restoring.documents import execution_document, step_document
-from kubechronicle.ops.client.restoring.execution import Execution
+from kubechronicle.ops.client.restoring.execution import Execution, execution_document, step_document
 from kubechronicle.ops.client.restoring.steps import Restorer, object_name
 from kubechronicle.ops.client.restoring.trial import tried
 from kubechronicle.ops.client.restoring.user_changes import Reversal

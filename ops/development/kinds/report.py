@@ -9,8 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from kubechronicle.api.features.gates import ALL, gates_of
-from kubechronicle.api.features.versions import Release
+from kubechronicle.api.features.gates import ALL, Release, gates_of
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.lives import LEGACY

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from kubechronicle.actors.admission.chain import AdmissionState
 from kubechronicle.actors.allocation.addresses import ALLOCATOR, IP_ADDRESSES, MANAGED_BY
 from kubechronicle.actors.allocation.bands import AddressRange
-from kubechronicle.actors.allocation.metrics import AllocationMetrics, RepairMetrics
+from kubechronicle.actors.allocation.pending_allocations import AllocationMetrics, RepairMetrics
 from kubechronicle.actors.allocation.ports import NODE_PORTS
 from kubechronicle.actors.allocation.ranges import Ranges, ServiceNetwork
 from kubechronicle.api.builtin.common.checks import parse_ip

@@ -23,10 +23,10 @@ from kubechronicle.actors.admission.state import CurrentManifests
 from kubechronicle.actors.allocation.services import ServiceAllocator
 from kubechronicle.actors.branches.base import Base
 from kubechronicle.actors.branches.branches import BranchParts
-from kubechronicle.actors.conversion.conversions import Conversions
 from kubechronicle.actors.definitions.current import CurrentRegistry
 from kubechronicle.actors.definitions.definition import Description
 from kubechronicle.actors.definitions.past import PastDefinitions
+from kubechronicle.actors.reading.conversions import Conversions
 from kubechronicle.actors.reading.reads import Reads
 from kubechronicle.actors.resource_actors import ResourceActors
 from kubechronicle.actors.store import Store

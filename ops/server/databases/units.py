@@ -186,7 +186,7 @@ def _unit(
     if isinstance(stored_log, SharedLog):
         sole = stored_log.claim_of_hub
     elif epoch is not None:
-        sole = SoleAppender(log, tail, epoch)
+        sole = SoleAppender(log, tail, epoch, stored=stored_log)
     return Unit(
         name=name,
         measured=measured,

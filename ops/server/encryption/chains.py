@@ -33,7 +33,7 @@ from kubechronicle.eventlog.encryption.kms import EncryptedKey, KmsProvider, Sta
 from kubechronicle.eventlog.encryption.kms_v1 import KmsV1Provider
 from kubechronicle.eventlog.encryption.providers import EncryptionProvider, Identity, ProviderChain, Sealed
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
-from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError, unix_socket
+from kubechronicle.http.outgoing.grpc_channel import GrpcChannel, GrpcError, unix_socket
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 

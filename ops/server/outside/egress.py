@@ -8,7 +8,7 @@ from typing import Final
 
 from kubechronicle.api.configuration import egress_selector
 from kubechronicle.api.configuration.egress_selector import EgressSelection
-from kubechronicle.http.egress.egress import ProxyFiles
+from kubechronicle.http.proxying.egress import ProxyFiles
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.settings.settings import Settings
 

@@ -1,28 +1,17 @@
 """All flags, one table per theme, in the order of --help and docs/settings.md."""
 
-from kubechronicle.ops.settings.flags import (
-    audit,
-    authentication,
-    authorization,
-    cluster,
-    encryption,
-    history,
-    nodes,
-    running,
-    serving,
-    transport,
-)
+from kubechronicle.ops.settings.flags import audit, authentication, history, running, serving
 from kubechronicle.ops.settings.flags.flag import Flag
 
 FLAGS: tuple[Flag, ...] = (
     *serving.FLAGS,
-    *transport.FLAGS,
+    *serving.TRANSPORT,
     *authentication.FLAGS,
-    *authorization.FLAGS,
+    *authentication.AUTHORIZATION,
     *audit.FLAGS,
-    *nodes.FLAGS,
+    *running.NODES,
     *running.FLAGS,
-    *cluster.FLAGS,
-    *encryption.FLAGS,
+    *running.CLUSTER,
+    *history.ENCRYPTION,
     *history.FLAGS,
 )

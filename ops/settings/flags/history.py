@@ -1,4 +1,4 @@
-"""Flags: history."""
+"""Flags: history, and encryption at rest."""
 
 from kubechronicle.ops.settings.flags.flag import Flag
 
@@ -29,5 +29,20 @@ FLAGS = (
         name="witness", placeholder="URL", default="", repeatable=True,
         help="A time-stamping service (RFC 3161) that signs the state of the log every hour; may be repeated. The log "
         "keeps its tokens, and `verify --witness` proves by them that nothing before was rewritten.",
+    ),
+)  # fmt: skip
+
+
+ENCRYPTION = (
+    Flag(
+        name="encryption-provider-config", placeholder="FILE", default="",
+        help="A file (EncryptionConfiguration, apiserver.config.k8s.io/v1) with the providers that encrypt the "
+        "contents of resources in the log: aesgcm, aescbc, secretbox, kms (v2), identity. Servers that share a "
+        "database need the same keys. Default: contents are stored as plaintext.",
+    ),
+    Flag(
+        name="encryption-provider-config-automatic-reload", placeholder="true|false", default="false", switch=True,
+        help="Reload the file of --encryption-provider-config when it changes. Its key services must be healthy then; "
+        "otherwise the former configuration stays.",
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from in_process import PODS, InProcess, configmap, open_server, pod
 
 from kubechronicle.actors.admission import metrics as admission_metrics
 from kubechronicle.actors.admission.metrics import MOST_NOTED, AdmissionMetrics, Histograms
-from kubechronicle.actors.conversion.conversions import WebhookError
+from kubechronicle.actors.reading.conversions import WebhookError
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 

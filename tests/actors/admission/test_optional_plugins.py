@@ -15,8 +15,7 @@ from kubechronicle.actors.admission.chain import AdmissionChain, AdmissionState,
 from kubechronicle.actors.admission.runtime_class import Tolerated
 from kubechronicle.actors.large_work import LargeWork
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 from kubechronicle.api.registry.registry import builtin_registry
 
 NAMESPACE = "/api/v1/namespaces/default"

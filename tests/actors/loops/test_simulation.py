@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from kubechronicle.actors.loops.simulated_nodes import Simulation
 from kubechronicle.api.codecs import yaml
-from kubechronicle.api.simulation.nodes import SIMULATED
+from kubechronicle.api.simulation.scheduling import SIMULATED
 from kubechronicle.api.simulation.stages import Stage, stages_of
 from kubechronicle.ops.server.simulation.simulated import STAGES
 

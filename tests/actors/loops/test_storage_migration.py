@@ -21,8 +21,7 @@ from kubechronicle.actors.loops.server_endpoints import server_id
 from kubechronicle.actors.loops.storage_migration import StorageMigrationLoop
 from kubechronicle.actors.loops.storage_versions import LEASE_SECONDS, StorageVersionLoop, reported, stored_resources
 from kubechronicle.api.errors import status
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import DEFAULT, effective_version
+from kubechronicle.api.features.gates import DEFAULT, FeatureGates, effective_version
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.registry.runtime_config import Emulation, registry_for
 from kubechronicle.eventlog.memory.memory_log import MemoryLog

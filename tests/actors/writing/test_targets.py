@@ -10,7 +10,7 @@ from kubechronicle.actors.writing.targets import Target, new_uid, with_name_suff
 from kubechronicle.api.meta.encoding import repeatedly
 from kubechronicle.api.meta.metadata import NAME_ALPHABET
 from kubechronicle.api.registry.registry import builtin_registry
-from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.strategy.strategy import WriteContext
 
 
 def test_uids_are_random_canonical_uuids() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.audit.events import AuditEvent, json_bytes, legacy_line, shown_times
-from kubechronicle.api.audit.payloads import Payload, json_of
+from kubechronicle.api.audit.events import AuditEvent, Payload, json_bytes, json_of, legacy_line, shown_times
 from kubechronicle.api.codecs import protobuf
 
 MANAGED = {"kind": "A", "metadata": {"name": "a", "managedFields": [{"manager": "m"}]}}

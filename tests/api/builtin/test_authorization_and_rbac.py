@@ -12,8 +12,7 @@ from rejections import rejection_causes, rejection_reasons
 
 from kubechronicle.api.builtin import rbac
 from kubechronicle.api.builtin.reviews import validate_local_subject_access, validate_subject_access
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 from kubechronicle.api.values.objects import Object
 
 Requirement = dict[str, Any]

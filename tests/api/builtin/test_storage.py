@@ -9,8 +9,7 @@ from pipeline_writes import create, rejections_of, update
 from rejections import rejection_reasons
 
 from kubechronicle.api.builtin.kinds import KindRules
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 from kubechronicle.api.values.objects import Object
 
 CLASS = {"provisioner": "a.example.com"}

@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from vectors import VECTORS
 
-from kubechronicle.api.codecs import protobuf
+from kubechronicle.api.codecs import protobuf, table
 from kubechronicle.api.codecs.errors import DecodeError, EncodeError
-from kubechronicle.api.codecs.wire import table
-from kubechronicle.api.codecs.wire.values import MAX_DEPTH, varint
+from kubechronicle.api.codecs.values import MAX_DEPTH, varint
 
 POD = {
     "apiVersion": "v1",

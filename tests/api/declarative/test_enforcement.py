@@ -15,7 +15,7 @@ from kubechronicle.api.features.gates import FeatureGates
 from kubechronicle.api.kinds.reading import release
 from kubechronicle.api.pipeline import pipeline, validation
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
-from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.strategy.strategy import WriteContext
 from tests.api.declarative.drawing import Drawing
 
 NOW = "2026-01-01T00:00:00Z"

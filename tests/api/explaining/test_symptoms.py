@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.explaining.symptoms import Symptom, commit_of, dependencies, symptoms
+from kubechronicle.api.explaining.states import Symptom, commit_of, dependencies, symptoms
 
 SHA = "8b1a9953c4611296a827abf8c47804d7f0a1b2c3"
 BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff"}}

@@ -6,8 +6,16 @@ import re
 
 import pytest
 
-from kubechronicle.api.features.gates import ALL, FeatureGates, gates_of, parse
-from kubechronicle.api.features.versions import DEFAULT, EffectiveVersion, Release, effective_version
+from kubechronicle.api.features.gates import (
+    ALL,
+    DEFAULT,
+    EffectiveVersion,
+    FeatureGates,
+    Release,
+    effective_version,
+    gates_of,
+    parse,
+)
 from kubechronicle.ops.development.differential import reference
 
 DATA = [Release(1, 36), Release(1, 37)]

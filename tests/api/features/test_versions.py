@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kubechronicle.api.features.versions import DEFAULT, Release, effective_version
+from kubechronicle.api.features.gates import DEFAULT, Release, effective_version
 
 
 def test_defaults() -> None:

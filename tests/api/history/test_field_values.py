@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.history.differences import differences
-from kubechronicle.api.history.field_values import canonical, fields_at, has_changed, values_at
+from kubechronicle.api.history.differences import canonical, differences, fields_at, has_changed, values_at
 
 CONTAINERS = [{"name": "web", "image": "nginx:2", "args": ["-v", "x"]}, {"name": "envoy", "image": "envoy:1"}]
 WEB: dict[str, Any] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubechronicle.api.errors.status import StatusError
-from kubechronicle.api.meta.list_options import parse_get_options, parse_list_options
-from kubechronicle.api.meta.options import parse_delete_options
+from kubechronicle.api.meta.list_options import parse_list_options
+from kubechronicle.api.meta.options import parse_delete_options, parse_get_options
 
 
 def test_a_deletion_never_ignores_errors_of_the_store() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from kubechronicle.api.codecs.wire.json_order import in_go_order
+from kubechronicle.api.codecs.json_order import in_go_order
 from kubechronicle.api.patch import json_patch, printed
 
 HELD = orjson.dumps({

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from kubechronicle.api.codecs import protobuf
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.managed_fields import field_sets, managers
-from kubechronicle.api.managed_fields.changes import changes_within
 from kubechronicle.api.managed_fields.field_paths import paths
 from kubechronicle.api.managed_fields.managers import Writer
 from kubechronicle.api.meta.encoding import copy_object
 from kubechronicle.api.patch import structured_merge, typed_readers, typed_values
+from kubechronicle.api.patch.structured_merge import changes_within
 from kubechronicle.api.pipeline import conversion, server_side_apply
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
 from kubechronicle.api.schema import check, empties, types

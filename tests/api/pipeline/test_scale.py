@@ -13,7 +13,7 @@ from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import patches, pipeline, scale
 from kubechronicle.api.pipeline.patching import APPLY_YAML
 from kubechronicle.api.registry.registry import ResourceType, builtin_registry
-from kubechronicle.api.strategy.write_context import Outcome, Prepared, WriteContext
+from kubechronicle.api.strategy.strategy import Outcome, Prepared, WriteContext
 
 MERGE = "application/merge-patch+json"
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

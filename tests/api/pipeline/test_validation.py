@@ -13,7 +13,7 @@ from rejections import VALID, rejection_causes
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import patches, pipeline
 from kubechronicle.api.registry.registry import builtin_registry
-from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.strategy.strategy import WriteContext
 
 BUDGETS = "policy/v1/poddisruptionbudgets"
 OWNER = {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}]}}

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 from kubechronicle.api.registry import discovery
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.api.registry.resources import OWN_GROUPS

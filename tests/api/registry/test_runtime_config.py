@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 from kubechronicle.api.kinds import reading
 from kubechronicle.api.registry.registry import Registry, builtin_registry, known_registry
 from kubechronicle.api.registry.runtime_config import Emulation, parse, registry_for

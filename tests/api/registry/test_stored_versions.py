@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubechronicle.api.features.versions import PROGRAM
+from kubechronicle.api.features.gates import PROGRAM
 from kubechronicle.api.pipeline.conversion import convert
 from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.api.values.objects import Object

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from kubechronicle.api.builtin.kinds import GATED_FIELDS, KindRules, default_rules
-from kubechronicle.api.features.gates import FeatureGates, gates_of
-from kubechronicle.api.features.versions import OLDEST, PROGRAM, EffectiveVersion, Release, effective_version
+from kubechronicle.api.features.gates import (
+    OLDEST,
+    PROGRAM,
+    EffectiveVersion,
+    FeatureGates,
+    Release,
+    effective_version,
+    gates_of,
+)
 from kubechronicle.api.kinds.reading import Declared, release
 from kubechronicle.api.registry.groups import HISTORY
 from kubechronicle.api.registry.registry import known_registry

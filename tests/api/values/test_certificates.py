@@ -15,7 +15,7 @@ from pipeline_writes import NOW, Object, context, create, rejections_of, update
 
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import builtin_registry
-from kubechronicle.api.strategy.write_context import Nobody, WriteContext
+from kubechronicle.api.strategy.strategy import Nobody, WriteContext
 from kubechronicle.api.values.certificates import chain_problem, pem_blocks, request_organizations, request_problem
 
 CSR = "certificates.k8s.io/v1/certificatesigningrequests"

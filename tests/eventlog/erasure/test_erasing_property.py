@@ -36,7 +36,7 @@ from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Batch, Change, Key, Operation, Transaction, Who
 from kubechronicle.eventlog.retention import archives
 from kubechronicle.eventlog.testing import Stack, open_stack
-from kubechronicle.eventlog.watching.replay import ReplayOver
+from kubechronicle.eventlog.views.replay import ReplayOver
 from kubechronicle.ops.maintenance.hold import matcher_of
 
 MAPS = builtin_registry().known("", "v1", "configmaps")

@@ -11,9 +11,8 @@ import pytest
 from log_changes import batch, create, put, update
 
 from kubechronicle.eventlog.errors import UnknownMoment
-from kubechronicle.eventlog.postgres import clocks
+from kubechronicle.eventlog.postgres import clocks, settings
 from kubechronicle.eventlog.postgres.clocks import Clocks, SteadyClock
-from kubechronicle.eventlog.postgres.setup import settings
 from kubechronicle.eventlog.retention.retention import OTHERS, RetentionPolicy
 
 Opener = Callable[[], Awaitable[Any]]

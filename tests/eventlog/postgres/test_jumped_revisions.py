@@ -12,7 +12,7 @@ from log_changes import create, open_session_of, put
 from kubechronicle.eventlog.errors import Compacted
 from kubechronicle.eventlog.testing import describe_simply, open_stack
 from kubechronicle.eventlog.transfer.ends import bump_revisions
-from kubechronicle.eventlog.watching import cursors
+from kubechronicle.eventlog.views import cursors
 
 Opener = Callable[[], Awaitable[Any]]
 

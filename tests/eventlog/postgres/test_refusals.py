@@ -16,8 +16,7 @@ from log_changes import create
 from msgspec.structs import replace
 
 from kubechronicle.eventlog.errors import Blocked, ChangesRefused, LogError, LogUnavailable
-from kubechronicle.eventlog.postgres import connection, log_reads, trials
-from kubechronicle.eventlog.postgres.setup import settings
+from kubechronicle.eventlog.postgres import connection, log_reads, settings, trials
 from kubechronicle.eventlog.postgres_log import open_postgres_log
 from kubechronicle.eventlog.records import Key
 from kubechronicle.eventlog.testing import Stack, open_stack, transaction

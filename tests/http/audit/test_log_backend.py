@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.api.audit.events import AuditEvent, Line
-from kubechronicle.api.audit.payloads import Payload
+from kubechronicle.api.audit.events import AuditEvent, Line, Payload
 from kubechronicle.http.audit import log_backend
 from kubechronicle.http.audit.backends import AuditMetrics, BatchSettings, LogSettings, TruncateSettings
 from kubechronicle.http.audit.log_backend import LogBackend

@@ -275,9 +275,7 @@ async def test_a_bug_is_a_panic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise ZeroDivisionError("a bug")
 
     async with recording(tmp_path) as (server, recorder):
-        monkeypatch.setitem(
-            __import__("kubechronicle.http.handlers.resources", fromlist=["HANDLERS"]).HANDLERS, "get", broken
-        )
+        monkeypatch.setitem(__import__("kubechronicle.http.router", fromlist=["HANDLERS"]).HANDLERS, "get", broken)
         assert reading.get is not broken
         (await server.ask("GET", f"{MAPS}/a")).refused(500)
         event = recorder.last()

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.api.audit.events import AuditEvent
-from kubechronicle.api.audit.payloads import Payload
+from kubechronicle.api.audit.events import AuditEvent, Payload
 from kubechronicle.http.audit.backends import AuditMetrics, BatchSettings, TruncateSettings, WebhookSettings
 from kubechronicle.http.audit.webhook_backend import WebhookBackend, _TokenBucket
 from kubechronicle.http.messages import Request, Response

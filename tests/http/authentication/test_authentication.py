@@ -9,8 +9,13 @@ import pytest
 from in_process import ADMIN, CLIENT_CA, JOE, open_server
 from trio.testing import MockClock
 
-from kubechronicle.http.authentication.chain import AuthenticationChain
-from kubechronicle.http.authentication.credentials import StaticTokens, TokenFileError, bearer_token, parse_token_file
+from kubechronicle.http.authentication.chain import (
+    AuthenticationChain,
+    StaticTokens,
+    TokenFileError,
+    bearer_token,
+    parse_token_file,
+)
 from kubechronicle.http.authentication.user import ANONYMOUS_USER, CredentialRejected, User
 from kubechronicle.http.messages import Request
 
@@ -88,6 +93,8 @@ def test_unknown_tokens_are_rejected(field: str) -> None:
 
 
 class Fixed:
+    """An authenticator of connections with a certificate. On others it is not asked."""
+
     def __init__(self, answer: User | type[Exception] | None) -> None:
         self.answer = answer
 
@@ -102,20 +109,26 @@ JANE = User(name="jane", groups=("ops",))
 
 def test_the_first_that_recognises_the_credential_decides() -> None:
     chain = AuthenticationChain([Fixed(None), Fixed(JANE), Fixed(User(name="other"))])
-    assert chain.authenticate(request_with()) == User(name="jane", groups=("ops", "system:authenticated"))
-    assert AuthenticationChain([Fixed(CredentialRejected), Fixed(JANE)]).authenticate(request_with()).name == "jane"
+    assert chain.authenticate(request_with(b"certificate")) == User(name="jane", groups=("ops", "system:authenticated"))
+    assert (
+        AuthenticationChain([Fixed(CredentialRejected), Fixed(JANE)]).authenticate(request_with(b"certificate")).name
+        == "jane"
+    )
 
 
 def test_only_requests_without_a_credential_are_anonymous() -> None:
-    assert AuthenticationChain([Fixed(None)]).authenticate(request_with()) == ANONYMOUS_USER
+    assert AuthenticationChain([Fixed(None)]).authenticate(request_with(b"certificate")) == ANONYMOUS_USER
     assert AuthenticationChain([]).authenticate(request_with()) == ANONYMOUS_USER
     with pytest.raises(CredentialRejected):
-        AuthenticationChain([Fixed(CredentialRejected), Fixed(None)]).authenticate(request_with())
+        AuthenticationChain([Fixed(CredentialRejected), Fixed(None)]).authenticate(request_with(b"certificate"))
 
 
 @pytest.mark.parametrize("field", ["Basic c2VjcmV0", "Digest x", "Negotiate", "token", "Bearer"])
 def test_a_credential_of_another_scheme_is_none(field: str) -> None:
-    assert AuthenticationChain([Fixed(None)]).authenticate(request_with(authorization=field)) == ANONYMOUS_USER
+    assert (
+        AuthenticationChain([Fixed(None)]).authenticate(request_with(b"certificate", authorization=field))
+        == ANONYMOUS_USER
+    )
 
 
 # -- over the whole application -------------------------------------------------------------------------------------

@@ -27,14 +27,8 @@ from in_process import ADMIN, USERS, InProcess, open_server
 
 from kubechronicle.http.authentication import authorities as authorities_module
 from kubechronicle.http.authentication.authorities import Authorities
-from kubechronicle.http.authentication.chain import Anonymous
-from kubechronicle.http.authentication.credentials import (
-    UID,
-    AuthenticatingProxy,
-    ClientCertificates,
-    ProxyHeaders,
-    StaticTokens,
-)
+from kubechronicle.http.authentication.chain import Anonymous, StaticTokens
+from kubechronicle.http.authentication.credentials import UID, AuthenticatingProxy, ClientCertificates, ProxyHeaders
 from kubechronicle.http.authentication.user import User
 from kubechronicle.http.messages import Headers, Request
 from kubechronicle.http.wire import tls_context

@@ -11,9 +11,9 @@ from cryptography import x509
 from in_process import ADMIN, CLIENT_CA, ISSUER_NAME, SERVICE_ACCOUNT_KEY, InProcess, open_server
 from trio.testing import MockClock
 
+from kubechronicle.http.authentication.chain import SUBPROTOCOL
 from kubechronicle.http.authentication.credentials import (
     STANDARD,
-    SUBPROTOCOL,
     AuthenticatingProxy,
     ClientCertificates,
     ProxyHeaders,

@@ -28,7 +28,7 @@ from kubechronicle.http.authorization.configuration import (
 from kubechronicle.http.authorization.current_authorizers import Authorization, AuthorizationPlan, AuthorizerWebhooks
 from kubechronicle.http.reloading import sha256_label
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.server.authorization import authorization_plan
+from kubechronicle.ops.server.inputs import authorization_plan
 from kubechronicle.ops.settings import settings
 
 Object = dict[str, Any]

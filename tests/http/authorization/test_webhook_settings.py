@@ -18,7 +18,7 @@ from kubechronicle.http.authorization.configuration import (
 from kubechronicle.http.outgoing.remote_server import RemoteServer
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server.authentication import token_webhook
-from kubechronicle.ops.server.authorization import authorization_plan
+from kubechronicle.ops.server.inputs import authorization_plan
 from kubechronicle.ops.settings import settings
 
 SECOND = 10**9

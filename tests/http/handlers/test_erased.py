@@ -13,7 +13,7 @@ from kubechronicle.api.values.caches import Caches
 from kubechronicle.eventlog.memory.erase import erase
 from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.records import Key
-from kubechronicle.http.representation.list_cache import FEW
+from kubechronicle.http.list_body import FEW
 
 API = "/apis/history.kubechronicle.dev/v1"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -9,8 +9,7 @@ from kubechronicle.api.codecs.negotiate import JSON, PROTOBUF, Representation
 from kubechronicle.api.registry.registry import builtin_registry
 from kubechronicle.eventlog.entries import Entry, Event
 from kubechronicle.eventlog.records import Key, Operation
-from kubechronicle.http.representation.event_encoder import EventEncoder
-from kubechronicle.http.representation.frames import is_slow
+from kubechronicle.http.representation.event_encoder import EventEncoder, is_slow
 
 
 def test_events_of_large_objects_are_slow_unless_their_bytes_are_spliced() -> None:

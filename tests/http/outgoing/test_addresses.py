@@ -205,4 +205,4 @@ def test_sockets_are_opened_in_one_place() -> None:
     found = {
         str(path.relative_to(ROOT)) for path in (ROOT / "http").rglob("*.py") if opening.search(path.read_text("utf-8"))
     }
-    assert found == {"http/outgoing/networks.py", "http/egress/egress.py"}
+    assert found == {"http/outgoing/networks.py", "http/proxying/egress.py"}

@@ -15,7 +15,7 @@ from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import AskError, Outgoing
 from kubechronicle.http.outgoing.pools import MAX_ORIGINS
 from kubechronicle.http.outgoing.remote_server import RemoteServer
-from tests.http.egress.proxies import ConnectProxy
+from tests.http.proxying.proxies import ConnectProxy
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 PASSWORD = "Basic " + base64.b64encode(b"me:se cret").decode()

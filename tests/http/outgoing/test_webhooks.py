@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from kubechronicle.actors.conversion.conversions import WebhookError
+from kubechronicle.actors.reading.conversions import WebhookError
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import Outgoing
 from kubechronicle.http.outgoing.kubeconfig import UNKNOWN_URL, WebhookUsers

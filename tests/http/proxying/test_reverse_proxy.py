@@ -13,11 +13,11 @@ from nodes.kubelet_stand_in import KubeletStandIn
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.http.handlers.drain import Drain
+from kubechronicle.http.handlers.proxies import Location, join_path, proxy
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.proxying.answers import LinkRewriter
 from kubechronicle.http.proxying.dialing import BackendServer, ClientFiles, ClientTls, DialError, dial
 from kubechronicle.http.proxying.kept_streams import KeptStreams
-from kubechronicle.http.proxying.reverse_proxy import Location, join_path, proxy
 
 PREFIX = "/api/v1/nodes/n/proxy"
 CLOSE = b"Host: localhost:8001\r\nConnection: close\r\n"

@@ -21,10 +21,10 @@ from in_process import ADMIN
 
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.http.handlers.drain import Drain
+from kubechronicle.http.handlers.proxies import Location, proxy
 from kubechronicle.http.messages import Application, Request, Response
 from kubechronicle.http.proxying.dialing import BackendServer, ClientFiles, ClientTls
 from kubechronicle.http.proxying.kept_streams import KeptStreams
-from kubechronicle.http.proxying.reverse_proxy import Location, proxy
 from tests.http.aggregation.test_aggregation import LIST, PATH, aggregating, condition
 
 SCRIPT = Path(__file__).with_name("strict_client.js")

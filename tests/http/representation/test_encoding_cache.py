@@ -33,7 +33,6 @@ from kubechronicle.eventlog.records import Key
 from kubechronicle.http import list_body
 from kubechronicle.http.list_body import ListBody
 from kubechronicle.http.representation import entry_encoder as encoding
-from kubechronicle.http.representation import list_cache
 from kubechronicle.http.representation.encoding_cache import OVERHEAD, CachedEncoder, EncodingCache
 from kubechronicle.http.representation.entry_encoder import Body, EntryEncoder
 from kubechronicle.http.representation.event_encoder import EventEncoder
@@ -213,7 +212,7 @@ async def test_a_list_is_cached_at_its_second_request() -> None:
         return list_body.stored_items(entries, 0, list_body.stored_bytes(entries))
 
     async def listed(listed: tuple[Entry, ...]) -> bytes:
-        items = await list_cache.list_items(cache, "form", listed, make)
+        items = await list_body.list_items(cache, "form", listed, make)
         return b"".join(items.chunks(b"[", b"]"))
 
     cache = EncodingCache()
@@ -254,7 +253,7 @@ ACCEPT = {
 async def test_a_list_after_a_change_shows_the_change(
     accept: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(list_cache, "FEW", 0)
+    monkeypatch.setattr(list_body, "FEW", 0)
     headers = {"accept": accept}
     async with open_server() as server:
 

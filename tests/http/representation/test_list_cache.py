@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
+from kubechronicle.http import list_body
 from kubechronicle.http.list_body import joined_items
-from kubechronicle.http.representation import list_cache
 from kubechronicle.http.representation.encoding_cache import CachedEncoder, EncodingCache
 
 SIZE = 10_000
@@ -32,10 +32,10 @@ def held_by(cache: EncodingCache) -> set[Entry]:
 
 
 async def listed(cache: EncodingCache, entries: Sequence[Entry], form: str = "form") -> None:
-    async def make() -> list_cache.Items:
+    async def make() -> list_body.Items:
         return joined_items([b"short"] * len(entries))
 
-    await list_cache.list_items(cache, form, entries, make)
+    await list_body.list_items(cache, form, entries, make)
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -108,16 +108,16 @@ async def test_pages_are_cached() -> None:
 async def test_encodings_begun_before_an_erasure_are_not_cached() -> None:
     cache, entries = EncodingCache(), replaced_list()
 
-    async def make() -> list_cache.Items:
+    async def make() -> list_body.Items:
         if erased:
             cache.clear()
         return joined_items(CachedEncoder(cache, "form", lambda entry: entry.json, len).all(entries))
 
     erased = False
     encoded = CachedEncoder(cache, "form", lambda entry: entry.json, len)
-    await list_cache.list_items(cache, "form", entries, make)
+    await list_body.list_items(cache, "form", entries, make)
     erased = True
-    await list_cache.list_items(cache, "form", entries, make)
+    await list_body.list_items(cache, "form", entries, make)
     assert held_by(cache) == set()
     cache.clear()
     encoded.all(entries)

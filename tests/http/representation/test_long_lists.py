@@ -12,9 +12,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kubechronicle.eventlog.entries import Entry
 from kubechronicle.eventlog.records import Key
-from kubechronicle.http.list_body import Items, joined_items
+from kubechronicle.http.list_body import Items, joined_items, list_items
 from kubechronicle.http.representation.encoding_cache import MOST_BYTES, EncodingCache
-from kubechronicle.http.representation.list_cache import list_items
 
 COUNT = 130
 TABLE = "application/json;as=Table;v={};g=meta.k8s.io"

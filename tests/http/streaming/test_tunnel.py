@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair
 
+from kubechronicle.http.handlers.pod_streams import tunnel
 from kubechronicle.http.proxying.switching import SwitchFailed, read_error, send_upgrade
 from kubechronicle.http.streaming import copying
 from kubechronicle.http.streaming.copying import copy_both
-from kubechronicle.http.streaming.tunnel import tunnel
 from kubechronicle.http.wire.heads import request_lines
 from tests.http.streaming.test_command_relay import tcp_pair
 from tests.http.streaming.test_translation import Client

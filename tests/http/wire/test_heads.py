@@ -14,7 +14,7 @@ import trio.testing
 from kubechronicle.api.audit.events import legacy_line
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.outgoing.client import AskError, Outgoing
-from kubechronicle.http.outgoing.grpc.channel import GrpcChannel, GrpcError
+from kubechronicle.http.outgoing.grpc_channel import GrpcChannel, GrpcError
 from kubechronicle.http.outgoing.networks import ProxyFailed
 from kubechronicle.http.outgoing.proxies import open_tunnel
 from kubechronicle.http.outgoing.remote_server import RemoteServer

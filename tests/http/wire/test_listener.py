@@ -16,7 +16,7 @@ import trio.testing
 
 from kubechronicle.http.messages import Request, Response
 from kubechronicle.http.wire.connection import Connection
-from kubechronicle.http.wire.http1.connection import Http1Protocol
+from kubechronicle.http.wire.http1 import Http1Protocol
 from kubechronicle.http.wire.listener import serve
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.http.wire.sockets import bind, socket_address

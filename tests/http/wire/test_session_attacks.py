@@ -17,13 +17,13 @@ import pytest
 import trio
 from stalls.longest_pass import on_this_machine
 
+from kubechronicle.http.handlers.pod_streams import tunnel
 from kubechronicle.http.messages import SWITCHED, Request, Response
 from kubechronicle.http.streaming import spdy
 from kubechronicle.http.streaming.command_relay import relay_command
 from kubechronicle.http.streaming.remote_command import PROTOCOLS, CommandStreams
 from kubechronicle.http.streaming.spdy import DICTIONARY
 from kubechronicle.http.streaming.translation import KubeletSession, translate
-from kubechronicle.http.streaming.tunnel import tunnel
 from tests.http.wire.test_attacks import LONGEST, POLICY, Attacker, attack, websocket_frame
 
 SWITCH: Final = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"

@@ -14,7 +14,7 @@ import yaml
 from in_process import JOE
 from server_in_thread import Running
 
-from kubechronicle.ops.client import completion
+from kubechronicle.ops.client.commands import completion
 
 Chronicle = Callable[..., Any]
 HISTORY = "history.kubechronicle.dev/v1"

@@ -15,7 +15,8 @@ from in_process import ADMIN
 from server_in_thread import InThread, Running
 
 from kubechronicle.ops import cli
-from kubechronicle.ops.client import completion, session
+from kubechronicle.ops.client import session
+from kubechronicle.ops.client.commands import completion
 from kubechronicle.ops.client.kubeconfig import ClusterTarget
 from kubechronicle.ops.client.transport import Reply
 

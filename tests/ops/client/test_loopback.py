@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.ops.client.commands import ui
-from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.commands.ui import Loopback
 from kubechronicle.ops.client.transport import Reply
 from kubechronicle.ops.errors import OperatorError
 

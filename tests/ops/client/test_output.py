@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubechronicle.api.history.blame import update_marks
-from kubechronicle.ops.client.commands.blame import lines
+from kubechronicle.ops.client.commands.blame import lines, update_marks
 from kubechronicle.ops.client.output import ago, format_duration
 from kubechronicle.ops.client.subjects import split_words, without_sign
 from kubechronicle.ops.errors import OperatorError

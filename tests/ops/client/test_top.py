@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.ops.client.live_view import SampleDifference, parse, screen
+from kubechronicle.ops.client.commands.top import SampleDifference, parse_sample, screen
 
 Chronicle = Callable[..., Any]
 
@@ -36,7 +36,7 @@ odd{text="a \\"quoted\\\\ \\n line"} 1
 
 
 def test_rates_and_quantiles() -> None:
-    found = SampleDifference(parse(BEFORE, 0.0), parse(AFTER, 2.0))
+    found = SampleDifference(parse_sample(BEFORE, 0.0), parse_sample(AFTER, 2.0))
     by = ("verb",)
     rates = found.rates("apiserver_request_total", by)
     assert rates == {("GET",): 100, ("POST",): 2.5}  # the second counter was started anew
@@ -46,7 +46,7 @@ def test_rates_and_quantiles() -> None:
 
 
 def test_the_screen() -> None:
-    lines = screen(SampleDifference(parse(BEFORE, 0.0), parse(AFTER, 2.0)), "https://one")
+    lines = screen(SampleDifference(parse_sample(BEFORE, 0.0), parse_sample(AFTER, 2.0)), "https://one")
     text = "\n".join(lines)
     assert lines[0] == "https://one"
     assert "requests   102.5/s, errors 2.5/s" in text

@@ -20,8 +20,8 @@ from kubechronicle.api.admission.validating_policies import Validator
 from kubechronicle.api.history.positions import SPAN
 from kubechronicle.api.registry.registry import known_registry
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.trials.changes import Bounds, Source, changes, merged, sources_of
-from kubechronicle.ops.client.trials.trial import Trial
+from kubechronicle.ops.client.trial import Trial
+from kubechronicle.ops.client.trial_changes import Bounds, Source, changes, merged, sources_of
 from kubechronicle.ops.errors import OperatorError
 
 BOUNDS = Bounds(0, 10_000)

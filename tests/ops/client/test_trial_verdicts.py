@@ -25,7 +25,7 @@ from kubechronicle.api.admission import matching
 from kubechronicle.api.admission.logged_writes import Write
 from kubechronicle.api.admission.replays import AUDITED, MUTATED, REFUSED, WARNED, ReplayOutcome
 from kubechronicle.http.messages import Request
-from kubechronicle.ops.client.trials.report import Report
+from kubechronicle.ops.client.trial_report import Report
 
 Chronicle = Callable[..., Any]
 GROUP = "/apis/admissionregistration.k8s.io/v1"

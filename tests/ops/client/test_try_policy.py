@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubechronicle.ops.client.trials import trial
+from kubechronicle.ops.client import trial
 
 Chronicle = Callable[..., Any]
 GROUP = "/apis/admissionregistration.k8s.io/v1"

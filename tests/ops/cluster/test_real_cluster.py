@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.ops.cluster import programs
-from kubechronicle.ops.cluster.components import Api
+from kubechronicle.ops.cluster.up import Api
 from kubechronicle.ops.development.server_process import ServerProcess
 
 PATIENCE = 60.0

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kubechronicle.api.simulation.nodes import new_node
+from kubechronicle.api.simulation.scheduling import new_node
 from kubechronicle.ops.cluster import programs
 from kubechronicle.ops.cluster.builds import Builds, Stopped
-from kubechronicle.ops.cluster.components import OF_CLUSTER, Api, components
+from kubechronicle.ops.cluster.up import OF_CLUSTER, Api, components
 from kubechronicle.ops.development.server_process import ServerProcess
 from kubechronicle.ops.errors import OperatorError
 
@@ -29,7 +29,7 @@ exec sleep 1000
 STAND_IN = f"""#!{sys.executable}
 import sys, time
 from pathlib import Path
-from kubechronicle.ops.cluster.components import Api
+from kubechronicle.ops.cluster.up import Api
 flags = dict(each.lstrip("-").split("=", 1) for each in sys.argv[1:])
 api, done = Api(Path(flags["kubeconfig"])), set()
 while True:

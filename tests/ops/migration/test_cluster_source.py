@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubechronicle.ops.client.client import ApiError
-from kubechronicle.ops.migration.cluster_source import ClusterSource, ListedObjects, SourceCompacted
+from kubechronicle.ops.migration.cluster_command import ClusterSource, ListedObjects, SourceCompacted
 from kubechronicle.ops.migration.report import MigrationReport
 
 DISCOVERY: dict[str, Any] = {

@@ -21,7 +21,7 @@ import pytest
 
 from kubechronicle.ops.client.client import ApiError, Client
 from kubechronicle.ops.development.server_process import ServerProcess, running
-from kubechronicle.ops.migration.cluster_source import open_cluster
+from kubechronicle.ops.migration.cluster_command import open_cluster
 
 HERE = Path(__file__).parent / "snapshot"
 ENCRYPTION = ("--encryption-provider-config", str(HERE / "encryption.yaml"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubechronicle.eventlog.encryption.errors import KeyServiceError
 from kubechronicle.eventlog.encryption.statistics import EncryptionStatistics
-from kubechronicle.ops.server.collectors.encryption import EncryptionCollector
+from kubechronicle.ops.server.encryption.encryption import EncryptionCollector
 
 PATH = "/v2.KeyManagementService/{}"
 

@@ -9,8 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 from kubechronicle.ops.commands import make_parser
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server import service_account_keys

@@ -6,7 +6,7 @@ import pytest
 
 from kubechronicle.http.wire import openssl
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.server.listening.transport import tls_options
+from kubechronicle.ops.server.listening import tls_options
 from kubechronicle.ops.settings.settings import load as load_settings
 
 

@@ -18,7 +18,7 @@ import yaml
 from documents.pages import ROOT, parts
 from postgres_fixture import free_port
 
-from kubechronicle.ops.cluster.components import Api
+from kubechronicle.ops.cluster.up import Api
 
 COMMAND = str(Path(sys.executable).with_name("kubechronicle"))
 

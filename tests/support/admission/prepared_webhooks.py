@@ -9,7 +9,7 @@ from typing import Any
 
 from in_process import InProcess
 
-from kubechronicle.actors.conversion.conversions import WebhookError
+from kubechronicle.actors.reading.conversions import WebhookError
 
 CONFIGS = "/apis/admissionregistration.k8s.io/v1"
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -10,8 +10,7 @@ from in_process import InProcess, open_server
 
 from kubechronicle.actors.admission import plugins
 from kubechronicle.api.configuration import webhook_admission
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 from kubechronicle.api.registry.runtime_config import Emulation, parse, registry_for
 
 WITHOUT_ACCOUNTS = plugins.DEFAULT - {"ServiceAccount"}

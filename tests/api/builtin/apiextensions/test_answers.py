@@ -14,7 +14,7 @@ import pytest
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import known_registry
-from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.strategy.strategy import WriteContext
 
 CONTEXT = WriteContext(now="2026-01-01T00:00:00Z", uid="u")
 ANSWERS = [json.loads(line) for line in Path(__file__).with_name("answers.jsonl").read_text().splitlines()]

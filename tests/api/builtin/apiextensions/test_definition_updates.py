@@ -16,7 +16,7 @@ from kubechronicle.api.builtin.apiextensions.validation_names import is_protecte
 from kubechronicle.api.errors.status import StatusError
 from kubechronicle.api.pipeline import pipeline
 from kubechronicle.api.registry.registry import known_registry
-from kubechronicle.api.strategy.write_context import WriteContext
+from kubechronicle.api.strategy.strategy import WriteContext
 from kubechronicle.api.values.objects import Object
 
 CONTEXT = WriteContext(now="2026-01-01T00:00:00Z", uid="u")

@@ -11,8 +11,7 @@ from rejections import causes_of_change, rejection_causes, rejection_reasons
 from kubechronicle.api.builtin.core.pod.options import PodOptions
 from kubechronicle.api.builtin.core.pod.validation_status import pod_status
 from kubechronicle.api.builtin.kinds import KindRules
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 
 CONTAINER: dict[str, Any] = {"name": "c", "image": "i"}
 POD: dict[str, Any] = {"containers": [CONTAINER]}

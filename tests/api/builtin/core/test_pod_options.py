@@ -9,8 +9,7 @@ import pytest
 
 from kubechronicle.api.builtin.core.pod.options import GATES, USUAL, PodOptions
 from kubechronicle.api.builtin.kinds import KindRules, default_rules
-from kubechronicle.api.features.gates import FeatureGates
-from kubechronicle.api.features.versions import effective_version
+from kubechronicle.api.features.gates import FeatureGates, effective_version
 from kubechronicle.api.values.objects import Object
 
 RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [3]}}

@@ -13,7 +13,7 @@ from services import CIDRS, SERVICES, SINGLE, cidr
 
 from kubechronicle.api.meta.request_info import split_branch
 from kubechronicle.eventlog.memory.store import MemoryStore
-from kubechronicle.http.handlers.branch_requests import ANNOTATION
+from kubechronicle.http.handlers.history import ANNOTATION
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 

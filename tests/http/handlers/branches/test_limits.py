@@ -11,13 +11,13 @@ from admission.prepared_webhooks import Hooks, adding, configure, webhook
 from branches.paths import BRANCHES, CHANGES, IN, branch, changes, create
 from in_process import AUTHORIZATION, JOE, MAPS, PODS, InProcess, configmap, open_server, pod
 
-from kubechronicle.actors.admission.webhooks.configurations import Webhook
+from kubechronicle.actors.admission.webhook_configurations import Webhook
 from kubechronicle.actors.branches import base as branch_base
 from kubechronicle.actors.branches import branches as open_branches
 from kubechronicle.actors.branches import lifetime
 from kubechronicle.actors.branches.lifetime import UNUSED, BranchExpiry
 from kubechronicle.eventlog.memory import branches as memory_branches
-from kubechronicle.http.handlers.branch_requests import _BACKENDS
+from kubechronicle.http.handlers.history import _BACKENDS
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 SECRETS = "/api/v1/namespaces/default/secrets"

@@ -8,8 +8,8 @@ import pytest
 from in_process import InProcess, open_server, pod
 
 from kubechronicle.http.handlers import proxies
+from kubechronicle.http.handlers.proxies import Location
 from kubechronicle.http.messages import Request, Response
-from kubechronicle.http.proxying.reverse_proxy import Location
 
 NAMESPACE = "/api/v1/namespaces/default"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"

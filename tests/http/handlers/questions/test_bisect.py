@@ -11,7 +11,7 @@ import pytest
 from in_process import JOE, MAPS, InProcess, configmap, open_server
 from trio.testing import MockClock
 
-from kubechronicle.http.handlers.questions import bisect
+from kubechronicle.http.handlers import bisect
 
 API = "/apis/history.kubechronicle.dev/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

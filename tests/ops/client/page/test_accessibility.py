@@ -16,7 +16,7 @@ from browser import SETTLED, Browser, Page, executable
 from in_process import ADMIN
 from server_in_thread import InThread, server_in_thread
 
-from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.commands.ui import Loopback
 
 ROOT = Path(__file__).resolve().parents[4]
 AXE = ROOT / ".cache" / "axe" / "package" / "axe.min.js"

@@ -14,7 +14,7 @@ from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
 from stories.rollouts import ask_as, make_story
 
-from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.commands.ui import Loopback
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 

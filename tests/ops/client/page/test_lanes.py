@@ -13,7 +13,7 @@ from in_process import ADMIN
 from server_in_thread import InThread, server_in_thread
 from stories.rollouts import make_story
 
-from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.commands.ui import Loopback
 
 FRAME = 1000 / 60
 """Milliseconds of a frame."""

@@ -16,8 +16,7 @@ from server_in_thread import InThread, Running, server_in_thread
 from stories.rollouts import APPS, ask_as, make_story
 
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.commands.ui import PageExplanations
-from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.commands.ui import Loopback, PageExplanations
 from kubechronicle.ops.client.restoring.page import PageRestores
 
 WEB = "#/object/shop/deployments.apps/web"

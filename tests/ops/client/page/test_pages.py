@@ -18,7 +18,7 @@ from in_process import ADMIN, JOE
 from server_in_thread import InThread, Running, server_in_thread
 
 from kubechronicle.eventlog.queries.reads import ReadRecord, Recording
-from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.commands.ui import Loopback
 from kubechronicle.ops.client.transport import Reply, Transport
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -17,8 +17,7 @@ from server_in_thread import InThread, server_in_thread
 from stories.rollouts import make_story
 
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.commands.ui import PageExplanations
-from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.commands.ui import Loopback, PageExplanations
 
 PICTURES = Path(__file__).resolve().parents[4] / "docs" / "pictures"
 MOST_BYTES = 100_000

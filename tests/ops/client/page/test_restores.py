@@ -17,7 +17,7 @@ from server_in_thread import InThread, Running, server_in_thread
 from stories.rollouts import KCM, ask_as
 
 from kubechronicle.ops.client.client import Client
-from kubechronicle.ops.client.loopback import Loopback
+from kubechronicle.ops.client.commands.ui import Loopback
 from kubechronicle.ops.client.restoring.page import PageRestores
 
 MAPS = "/api/v1/namespaces/shop/configmaps"

@@ -1,1 +1,0 @@
-"""Admission webhooks, mutating and validating: asked while no actor, lock or database connection is held."""

@@ -1,1 +1,0 @@
-"""Delivery of events: watch cursors, watcher groups, the dispatcher and replays."""

@@ -1,1 +1,0 @@
-"""Egress: connections to the networks of EgressSelectorConfiguration, through HTTP proxies and konnectivity servers."""

@@ -1,1 +1,0 @@
-"""Questions about history: summaries of changes, past rights, and searches for a condition."""

@@ -1,1 +1,0 @@
-"""gRPC: a client of services beside this server, such as key services and collectors of traces."""

@@ -1,1 +1,0 @@
-"""Trials of admission policies and webhooks against the writes in the log."""

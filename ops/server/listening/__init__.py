@@ -1,1 +1,0 @@
-"""The listening side of a server: its addresses, and the settings of TLS and HTTP."""
