@@ -185,7 +185,7 @@ class Versions:
         elif attributes.subresource == pipeline.SCALE:
             obj = scale.with_scale(attributes.rt, held, obj)
         elif attributes.subresource in VIEWS:
-            obj = _convert(attributes.rt, obj, attributes.rt.api_version)
+            obj = _convert_back(attributes.rt, obj, held)
         if obj is not held:
             kept = dict(obj)
             held.clear()
@@ -258,6 +258,29 @@ def _with_revision(attributes: Attributes, obj: Object) -> Object:
     if old is None or "resourceVersion" in meta:
         return obj
     return {**obj, "metadata": {**meta, "resourceVersion": str(old.revision)}}
+
+
+def _convert_back(rt: ResourceType, obj: Object, before: Object) -> Object:
+    """Return ``obj`` in the version of ``rt``, with the fields of ``before`` that its own version cannot have.
+
+    kube-apiserver converts into the object before, and so leaves these as they are.
+    """
+    version, wanted = obj["apiVersion"], rt.api_version
+    if version == wanted:
+        return obj
+    made = _convert(rt, obj, wanted)
+    if rt.custom is None:
+        _keep_lost(before, _convert(rt, _convert(rt, before, version), wanted), made)
+    return made
+
+
+def _keep_lost(before: Object, returned: Object, made: Object) -> None:
+    """Give ``made`` the fields of ``before`` that ``returned``, the same object after both conversions, has lost."""
+    for name, value in before.items():
+        if value and not returned.get(name):
+            made[name] = made.get(name) or value
+        elif all(isinstance(each.get(name), dict) for each in (before, returned, made)):
+            _keep_lost(value, returned[name], made[name])
 
 
 def _convert(rt: ResourceType, obj: Object, api_version: str) -> Object:
