@@ -27,9 +27,8 @@ OVERLAY: Final = CACHE / "overlay.json"
 GO_FILES: Final = Path(__file__).with_name("overlay")
 
 RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
-    "kubernetes/cmd/kube-apiserver/app/testing/testserver.go": (
-        "StartTestServer", "StartTestServerOrDie", "GetEtcdClients",
-    ),
+    "kubernetes/cmd/kube-apiserver/app/testing/testserver.go": ("StartTestServer", "StartTestServerOrDie"),
+    "kubernetes/test/integration/etcd/server.go": ("StartRealAPIServerOrDie",),
     "kubernetes/test/integration/framework/test_server.go": ("StartTestServer",),
     "kubernetes/test/integration/framework/etcd.go": ("EtcdMain", "StartEtcd", "RunCustomEtcd"),
     "apiextensions-apiserver/pkg/cmd/server/testing/testserver.go": ("StartTestServer",),
@@ -37,6 +36,7 @@ RENAMED: Final[Mapping[str, tuple[str, ...]]] = {
 """File of upstream -> the functions that the overlay has under the same name."""
 STARTERS: Final[Mapping[str, str]] = {
     "kubernetes/cmd/kube-apiserver/app/testing": "apiserver.go",
+    "kubernetes/test/integration/etcd": "etcd.go",
     "kubernetes/test/integration/framework": "framework.go",
     "apiextensions-apiserver/pkg/cmd/server/testing": "extensions.go",
 }
@@ -53,6 +53,10 @@ def prepare(go: str) -> None:
         if _version_in(target) != version:
             _copy(_fetched(go, module, version), target)
             (target / ".version").write_text(version)
+    fixtures = KUBERNETES / "staging" / "src" / "k8s.io" / "api"  # tests read its testdata
+    fixtures.parent.mkdir(parents=True, exist_ok=True)
+    fixtures.unlink(missing_ok=True)
+    fixtures.symlink_to(_fetched(go, "k8s.io/api", STAGING))
     module_file = KUBERNETES / "go.mod"
     module_file.write_text(with_replaced_modules(module_file.read_text()))
     OVERLAY.write_text(json.dumps({"Replace": _overlay()}, indent=1))

@@ -1,7 +1,7 @@
 """Verdicts on tests that do not pass, as data: ``verdicts.txt``.
 
     PACKAGE TEST VERDICT WHY
-    crd     TestEtcdStorage  etcd  reads the bytes in etcd
+    crd     TestEtcdStorage  etcd  expects definitions of a former version in storage
 
 A verdict other than ``fault`` says that the test is no test of an API server's behaviour, or of one that this server
 has. A run fails on each test that neither passes nor has such a verdict.
@@ -20,7 +20,8 @@ FILE: Final = Path(__file__).with_name("verdicts.txt")
 FAULT, ETCD = "fault", "etcd"
 KINDS: Final[Mapping[str, str]] = {
     FAULT: "a fault of this server",
-    ETCD: "the test reads or writes etcd; it is not run",
+    ETCD: "the test needs more of etcd than the keys that the harness has, or a form in which this server stores none; "
+    "it is not run",
     "process": "the test reaches into the process of the server, or rests on the harness",
     "gate": "a gate, or a version to emulate, that cannot be switched here",
     "difference": "a documented difference",

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
 )
 
 // Flags are values by the names of kube-apiserver's flags.
@@ -18,22 +19,31 @@ type Flags map[string]string
 var ours = strings.Fields(`
 	authentication-kubeconfig authentication-skip-lookup authorization-always-allow-paths authorization-kubeconfig
 	bind-address cert-dir contention-profiling default-watch-cache-size delete-collection-workers
-	emulated-version emulation-forward-compatible enable-garbage-collector external-hostname feature-gates kubeconfig
-	lease-reuse-duration-seconds logging-format min-compatibility-version runtime-config-emulation-forward-compatible
-	secure-port storage-backend storage-media-type watch-cache watch-cache-sizes`)
+	emulated-version enable-garbage-collector external-hostname feature-gates kubeconfig lease-reuse-duration-seconds
+	logging-format min-compatibility-version secure-port storage-backend storage-media-type watch-cache
+	watch-cache-sizes`)
 
 // Changed returns the flags that a test has changed from their defaults.
-func Changed(given, defaults *pflag.FlagSet) Flags {
-	changed := Flags{}
-	given.VisitAll(func(flag *pflag.Flag) {
+func Changed(given, defaults cliflag.NamedFlagSets) Flags {
+	changed, usually := Flags{}, All(defaults)
+	All(given).VisitAll(func(flag *pflag.Flag) {
 		if strings.HasPrefix(flag.Name, "etcd-") || slices.Contains(ours, flag.Name) {
 			return
 		}
-		if usual := defaults.Lookup(flag.Name); usual == nil || usual.Value.String() != flag.Value.String() {
+		if usual := usually.Lookup(flag.Name); usual == nil || usual.Value.String() != flag.Value.String() {
 			changed[flag.Name] = valueOf(flag)
 		}
 	})
 	return changed
+}
+
+// All returns the flags of all sections.
+func All(named cliflag.NamedFlagSets) *pflag.FlagSet {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range named.FlagSets {
+		all.AddFlagSet(set)
+	}
+	return all
 }
 
 // valueOf returns the value as a command line has it: lists without brackets.
@@ -64,6 +74,9 @@ func (f Flags) setDefault(name, value string) {
 		f[name] = value
 	}
 }
+
+// add adds a value to those of a list.
+func (f Flags) add(name, value string) { f[name] = strings.TrimPrefix(f[name]+","+value, ",") }
 
 // pairs returns name=value for each flag, in order.
 func (f Flags) pairs() []string {

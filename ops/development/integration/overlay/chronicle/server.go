@@ -24,7 +24,7 @@ import (
 const Issuer = "https://foo.bar.example.com"
 
 const (
-	startTime = 90 * time.Second // on a busy machine
+	startTime = 180 * time.Second // on a busy machine
 	stopTime  = 10 * time.Second
 )
 
@@ -33,6 +33,7 @@ type Request struct {
 	Test      string
 	Flags     Flags
 	Store     string // servers with the same one share a database
+	Prefix    string // of the keys under which tests look for objects in etcd
 	Folder    string // for the server's files
 	Port      int    // 0: a free one
 	Emulation string // the version that the test emulates; "": none
@@ -75,6 +76,7 @@ func Start(r Request) (server *Server, err error) {
 	if err != nil {
 		return
 	}
+	stores.Store("/"+strings.Trim(r.Prefix, "/"), url)
 	data := filepath.Join(r.Folder, "data")
 	if err = os.CopyFS(filepath.Join(data, "pki"), os.DirFS(plan().PKI)); err != nil {
 		return
@@ -130,6 +132,10 @@ func (s *Server) flags(r Request, token string) (Flags, []string, error) {
 	}
 	if r.Emulation != "" {
 		flags["emulated-version"] = r.Emulation
+	}
+	flags.add("runtime-config", "history.kubechronicle.dev/v1=false") // tests of all kinds know Kubernetes' alone
+	if !strings.Contains(flags["enable-admission-plugins"], "NodeRestriction") {
+		flags.add("disable-admission-plugins", "NodeRestriction") // here it is on beside the Node authorizer
 	}
 	if _, set := flags["allow-privileged"]; !set {
 		flags["allow-privileged"] = "false"

@@ -1,15 +1,11 @@
 package testing
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	stdtesting "testing"
-
-	"github.com/spf13/pflag"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serveroptions "k8s.io/apiserver/pkg/server/options"
@@ -67,12 +63,17 @@ func StartTestServer(t ktesting.TB, instance *TestServerInstanceOptions, flags [
 		store = fmt.Sprint(storage.Transport.ServerList, storage.Prefix)
 	}
 	server, err := chronicle.Start(chronicle.Request{
-		Test: t.Name(), Flags: chronicle.Changed(flagsOf(s), flagsOf(options.NewServerRunOptions())), Store: store,
-		Folder: folder, Emulation: emulation, Protobuf: true, Unready: instance.SkipHealthzCheck,
-		Host: hostForTests(),
+		Test: t.Name(), Flags: chronicle.Changed(s.Flags(), options.NewServerRunOptions().Flags()), Store: store,
+		Prefix: s.Etcd.StorageConfig.Prefix, Folder: folder, Emulation: emulation, Protobuf: true,
+		Unready: instance.SkipHealthzCheck, Host: hostForTests(),
 	})
 	if err != nil {
 		return result, err
+	}
+	if storage != nil {
+		if result.EtcdClient, _, err = GetEtcdClients(storage.Transport); err != nil {
+			return result, err
+		}
 	}
 	s.SecureServing.BindPort = server.Port
 	s.SecureServing.ServerCert.CertKey.CertFile = server.CAFile
@@ -81,9 +82,16 @@ func StartTestServer(t ktesting.TB, instance *TestServerInstanceOptions, flags [
 		s.GenericServerRunOptions.AdvertiseAddress = s.SecureServing.ExternalAddress
 	}
 	result.ClientConfig, result.ServerOpts = server.Config, s
+	result.ClientConfig.CAFile = "" // tests copy the data, as those of a client in the process
+	if result.ClientConfig.CAData, err = os.ReadFile(server.CAFile); err != nil {
+		return result, err
+	}
 	result.ClientConfig.QPS, result.ClientConfig.Burst = 1000, 10000
 	result.EtcdStoragePrefix = s.Etcd.StorageConfig.Prefix
 	result.TearDownFn = func() {
+		if result.EtcdClient != nil {
+			result.EtcdClient.Close()
+		}
 		server.Stop()
 		os.RemoveAll(folder)
 	}
@@ -100,23 +108,6 @@ func StartTestServerOrDie(t stdtesting.TB, instance *TestServerInstanceOptions, 
 	return &result
 }
 
-// GetEtcdClients fails if there is no etcd.
-func GetEtcdClients(config storagebackend.TransportConfig) (*clientv3.Client, clientv3.KV, error) {
-	if chronicle.Enabled() {
-		return nil, nil, errors.New("harness: the test reads etcd")
-	}
-	return getEtcdClientsInProcess(config)
-}
-
-func flagsOf(s *options.ServerRunOptions) *pflag.FlagSet {
-	all := pflag.NewFlagSet("", pflag.ContinueOnError)
-	named := s.Flags()
-	for _, set := range named.FlagSets {
-		all.AddFlagSet(set)
-	}
-	return all
-}
-
 // parse reads the flags, and takes over their feature gates. It returns the emulated version, too.
 func parse(t ktesting.TB, instance *TestServerInstanceOptions, flags []string) (*options.ServerRunOptions, string, error) {
 	versions, err := chronicle.NewVersions(instance.BinaryVersion)
@@ -126,7 +117,7 @@ func parse(t ktesting.TB, instance *TestServerInstanceOptions, flags []string) (
 	s := options.NewServerRunOptions()
 	s.Options.GenericServerRunOptions.ComponentGlobalsRegistry = versions.Registry
 	s.ServiceClusterIPRanges = "10.0.0.0/16"
-	if err := flagsOf(s).Parse(flags); err != nil {
+	if err := chronicle.All(s.Flags()).Parse(flags); err != nil {
 		return nil, "", err
 	}
 	if err := versions.Registry.Set(); err != nil {

@@ -6,14 +6,13 @@ import (
 	"os"
 	stdtesting "testing"
 
-	"github.com/spf13/pflag"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kubernetes/test/integration/chronicle"
 )
 
@@ -31,26 +30,26 @@ func StartTestServer(t Logger, instance *TestServerInstanceOptions, flags []stri
 	if err != nil {
 		return result, err
 	}
-	fresh := func() (*options.CustomResourceDefinitionsServerOptions, *pflag.FlagSet) {
+	fresh := func() (*options.CustomResourceDefinitionsServerOptions, cliflag.NamedFlagSets) {
 		s := options.NewCustomResourceDefinitionsServerOptions(io.Discard, io.Discard)
 		s.ServerRunOptions.ComponentGlobalsRegistry = versions.Registry
-		set := pflag.NewFlagSet("", pflag.ContinueOnError)
-		s.AddFlags(set)
-		return s, set
+		var named cliflag.NamedFlagSets
+		s.AddFlags(named.FlagSet("all"))
+		return s, named
 	}
 	s, given := fresh()
 	_, defaults := fresh()
-	if err := given.Parse(flags); err != nil {
+	if err := chronicle.All(given).Parse(flags); err != nil {
 		return result, err
 	}
 	if err := versions.Registry.Set(); err != nil {
 		return result, err
 	}
-	request := chronicle.Request{Folder: folder, Flags: chronicle.Changed(given, defaults)}
 	if storage != nil {
 		s.RecommendedOptions.Etcd.StorageConfig = *storage
-		request.Store = storage.Prefix
 	}
+	prefix := s.RecommendedOptions.Etcd.StorageConfig.Prefix
+	request := chronicle.Request{Folder: folder, Flags: chronicle.Changed(given, defaults), Store: prefix, Prefix: prefix}
 	if test, ok := t.(stdtesting.TB); ok {
 		request.Test, request.Emulation = test.Name(), versions.Take(test)
 	}

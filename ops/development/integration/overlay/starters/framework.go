@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/spf13/pflag"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -45,7 +44,7 @@ func StartEtcd(logger klog.Logger, tb testing.TB, forceCreate bool) {
 // RunCustomEtcd starts an etcd. With a plan it returns an address that stands for a store of its own.
 func RunCustomEtcd(logger klog.Logger, dataDir string, customFlags []string) (string, func(), error) {
 	if chronicle.Enabled() {
-		return "unix:///" + uuid.NewString(), func() {}, nil
+		return GetEtcdURL() + "/" + uuid.NewString(), func() {}, nil
 	}
 	return runCustomEtcdInProcess(logger, dataDir, customFlags)
 }
@@ -69,8 +68,9 @@ func StartTestServer(ctx context.Context, t testing.TB, setup TestServerSetup) (
 	must(t, err)
 	request := chronicle.Request{
 		Test: t.Name(), Folder: folder, Port: port, Protobuf: true, Emulation: versions.Take(t),
-		Flags: chronicle.Changed(flagsOf(s), flagsOf(options.NewServerRunOptions())),
-		Store: fmt.Sprint(s.Etcd.StorageConfig.Transport.ServerList, s.Etcd.StorageConfig.Prefix),
+		Flags:  chronicle.Changed(s.Flags(), options.NewServerRunOptions().Flags()),
+		Store:  fmt.Sprint(s.Etcd.StorageConfig.Transport.ServerList, s.Etcd.StorageConfig.Prefix),
+		Prefix: s.Etcd.StorageConfig.Prefix,
 	}
 	if setup.ModifyServerConfig != nil {
 		translate(t, setup.ModifyServerConfig, s, &request)
@@ -90,15 +90,6 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func flagsOf(s *options.ServerRunOptions) *pflag.FlagSet {
-	all := pflag.NewFlagSet("", pflag.ContinueOnError)
-	named := s.Flags()
-	for _, set := range named.FlagSets {
-		all.AddFlagSet(set)
-	}
-	return all
 }
 
 // optionsInProcess returns the options that the starter in process begins with.
@@ -179,7 +170,10 @@ func translate(t testing.TB, modify func(*controlplane.Config), s *options.Serve
 func runtimeConfig(given *serverstorage.ResourceConfig) string {
 	usual, switched := controlplane.DefaultAPIResourceConfigSource(), map[string]bool{}
 	for version, on := range given.GroupVersionConfigs {
-		if was, known := usual.GroupVersionConfigs[version]; version.Group != "extensions" && (!known || was != on) {
+		if version.Group == "extensions" || !legacyscheme.Scheme.IsVersionRegistered(version) {
+			continue
+		}
+		if was, known := usual.GroupVersionConfigs[version]; !known || was != on {
 			switched[strings.TrimPrefix(version.String(), "/")] = on
 		}
 	}
