@@ -264,7 +264,7 @@ func inPresentVersion(value []byte) []byte {
 	install.Install(definitions)
 	for _, scheme := range []*runtime.Scheme{legacyscheme.Scheme, definitions} {
 		codecs := serializer.NewCodecFactory(scheme)
-		object, kind, err := codecs.UniversalDeserializer().Decode(value, nil, nil)
+		object, kind, err := codecs.UniversalDecoder().Decode(value, nil, nil)
 		if err != nil {
 			continue
 		}
