@@ -39,7 +39,7 @@ from kubechronicle.ops.cluster.builds import Builds, Say
 from kubechronicle.ops.cluster.programs import find, find_or_build
 from kubechronicle.ops.data_dir import make_data_dir
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.server.listening import try_port
+from kubechronicle.ops.addresses import try_port
 from kubechronicle.ops.server.simulation.simulated import STAGES
 
 # -- api ---------------------------------------------------------------------------------------------------------------

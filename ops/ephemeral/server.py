@@ -18,11 +18,11 @@ from kubechronicle.eventlog.memory.store import MemoryStore
 from kubechronicle.eventlog.restarts import TaskFailures, plain
 from kubechronicle.eventlog.retention.archives import ArchiveError
 from kubechronicle.ops import terminal
+from kubechronicle.ops.addresses import find_addresses
 from kubechronicle.ops.ephemeral.archived import load
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.free_memory import use_one_arena
 from kubechronicle.ops.server.inputs import check_inputs
-from kubechronicle.ops.server.listening import find_addresses
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.preparation import make_plan, prepare
 from kubechronicle.ops.server.replica import serve_log

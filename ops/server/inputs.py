@@ -36,6 +36,7 @@ from kubechronicle.http.authorization.current_authorizers import DEFAULT_MODES, 
 from kubechronicle.http.authorization.webhooks import DEFAULT_VERSION
 from kubechronicle.http.outgoing.image_reviews import ImageWebhook
 from kubechronicle.http.outgoing.kubeconfig import KubeconfigError, WebhookUsers, read_kubeconfig
+from kubechronicle.ops.addresses import ListenAddresses
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.server import authentication, listening, service_account_keys
 from kubechronicle.ops.server.admission import (
@@ -50,7 +51,6 @@ from kubechronicle.ops.server.collectors.server_metrics import shown_metrics
 from kubechronicle.ops.server.controllers import CONTROLLER_ALIASES, CONTROLLERS
 from kubechronicle.ops.server.databases.overrides import Override, overrides_of
 from kubechronicle.ops.server.encryption.chains import EncryptionPlan, encryption_plan
-from kubechronicle.ops.server.listening import ListenAddresses
 from kubechronicle.ops.server.outside.egress import egress_selections
 from kubechronicle.ops.server.outside.tracing import tracing_configuration
 from kubechronicle.ops.server.retention import retention_policies

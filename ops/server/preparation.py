@@ -27,6 +27,7 @@ from kubechronicle.http.proxying.dialing import ClientFiles, ClientTls, DialErro
 from kubechronicle.http.proxying.kubelets import KubeletSettings
 from kubechronicle.http.wire.serve_config import ServeConfig
 from kubechronicle.ops import terminal
+from kubechronicle.ops.addresses import ListenAddresses, bracketed
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.memory_limit import memory_limit
 from kubechronicle.ops.pki import Names, Pki, serving_names
@@ -34,7 +35,6 @@ from kubechronicle.ops.postgres.embedded_postgres import Running
 from kubechronicle.ops.server import authentication, listening, service_account_keys
 from kubechronicle.ops.server.collectors.server_metrics import shown_metrics
 from kubechronicle.ops.server.inputs import Inputs
-from kubechronicle.ops.server.listening import ListenAddresses, bracketed
 from kubechronicle.ops.server.outside.egress import warn_of_etcd
 from kubechronicle.ops.server.plan import Plan
 from kubechronicle.ops.server.trust import compare_trust, name_of, trust_of

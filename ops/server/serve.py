@@ -31,11 +31,11 @@ import trio
 
 from kubechronicle.actors.supervisor import ChildSpec
 from kubechronicle.eventlog.restarts import TaskFailures, keep_running, plain
+from kubechronicle.ops.addresses import ListenAddresses, find_addresses
 from kubechronicle.ops.errors import OperatorError
 from kubechronicle.ops.free_memory import FreeMemory, use_one_arena
 from kubechronicle.ops.postgres.database import server_database
 from kubechronicle.ops.postgres.embedded_postgres import has_cluster
-from kubechronicle.ops.server.listening import ListenAddresses, find_addresses
 from kubechronicle.ops.server.shutdown import DRAIN_TIMEOUT, Shutdown
 from kubechronicle.ops.settings.settings import Settings
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import trio
 
-from kubechronicle.ops.server.listening import ListenAddresses
+from kubechronicle.ops.addresses import ListenAddresses
 from kubechronicle.ops.settings.settings import Settings
 from kubechronicle.ops.settings.types import IPAddress, IPNetwork
 

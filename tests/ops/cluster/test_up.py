@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,13 +61,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """A folder that the user of the embedded Postgres can enter."""
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents:
-        if parent.owner() == tmp_path.owner() and str(parent).startswith("/tmp/pytest"):
-            parent.chmod(0o755)
-    return tmp_path / "cluster"
+def home() -> Iterator[Path]:
+    """A folder that the user of the embedded Postgres can enter. Those of pytest close when another pytest starts."""
+    with tempfile.TemporaryDirectory(prefix="kubechronicle-up-") as made:
+        Path(made).chmod(0o755)
+        yield Path(made) / "cluster"
 
 
 def up(home: Path, folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:

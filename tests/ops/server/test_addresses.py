@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from kubechronicle.ops.server import listening
+from kubechronicle.ops import addresses
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,5 @@ def test_advertised_address(
     monkeypatch: pytest.MonkeyPatch, bound: str, routes: dict[int, str], advertised: str
 ) -> None:
     found = {version: ip_address(text) for version, text in routes.items()}
-    monkeypatch.setattr(listening, "_address_of_default_route", found.get)
-    assert listening._advertised(ip_address(bound)) == ip_address(advertised)
+    monkeypatch.setattr(addresses, "_address_of_default_route", found.get)
+    assert addresses._advertised(ip_address(bound)) == ip_address(advertised)

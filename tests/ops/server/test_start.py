@@ -47,7 +47,8 @@ def test_history_commands_import_nothing_of_the_server() -> None:
     """People wait for them."""
     of_server = ("kubechronicle.actors", "kubechronicle.eventlog", "kubechronicle.http", "kubechronicle.ops.settings")
     outgoing = "kubechronicle.http.outgoing"
-    shared = {"kubechronicle.http", outgoing, f"{outgoing}.kubeconfig", f"{outgoing}.remote_server"}
+    shared = {"kubechronicle.http", outgoing}
+    shared |= {f"{outgoing}.{module}" for module in ("answers", "kubeconfig", "remote_server")}
     for module in ("kubechronicle.ops.cli", "kubechronicle.ops.client.commands.log"):
         imported = loaded(module)
         assert not {name for name in imported if name.startswith(of_server)} - shared

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubechronicle.ops.server.listening import ListenAddresses
+from kubechronicle.ops.addresses import ListenAddresses
 from kubechronicle.ops.server.worker_messages import StartMessage, receive_start
 from kubechronicle.ops.settings import settings
 

@@ -23,11 +23,11 @@ import trio
 
 from kubechronicle.actors.errors import SupervisorGaveUp
 from kubechronicle.ops import cli
+from kubechronicle.ops.addresses import ListenAddresses
 from kubechronicle.ops.errors import WorkerFailed
 from kubechronicle.ops.exit_codes import MISTAKE
 from kubechronicle.ops.pki import Pki, serving_names
 from kubechronicle.ops.server import worker_messages, workers
-from kubechronicle.ops.server.listening import ListenAddresses
 from kubechronicle.ops.server.worker_messages import StartMessage
 from kubechronicle.ops.server.workers import WorkerProcesses
 from kubechronicle.ops.settings import settings
