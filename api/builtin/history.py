@@ -101,7 +101,7 @@ def validate_tag_update(new: Object, old: Object) -> list[Cause]:
     return immutable("spec", new["spec"], old["spec"])
 
 
-_tag_COLUMNS: Final = (
+_TAG_COLUMNS: Final = (
     NAME,
     Column("Revision", text="The revision that the tag names."),
     Column("Time", text="The moment in time."),
@@ -127,7 +127,7 @@ TAG: Final = BuiltinKind(
         validate=validate_tag,
         validate_update=validate_tag_update,
     ),
-    printer=Printer(_tag_COLUMNS, _tag_cells),
+    printer=Printer(_TAG_COLUMNS, _tag_cells),
 )
 
 
@@ -166,7 +166,7 @@ BRANCHES: Final = (
 )
 
 
-_reads_COLUMNS: Final = (
+_READS_COLUMNS: Final = (
     Column("Time", format="name", text="The time of the request."),
     Column("Verb", text="The verb of the request."),
     Column("User", text="The user that sent the request."),
@@ -210,19 +210,19 @@ def _recording_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
             obj["clean"]]  # fmt: skip
 
 
-_reads_PRINTER: Final = Printer(_reads_COLUMNS, _read_cells)
+_READS_PRINTER: Final = Printer(_READS_COLUMNS, _read_cells)
 
 
 READS: Final = (
-    BuiltinKind(resource="reads.history.kubechronicle.dev", printer=_reads_PRINTER),
-    BuiltinKind(resource="clusterreads.history.kubechronicle.dev", printer=_reads_PRINTER),
+    BuiltinKind(resource="reads.history.kubechronicle.dev", printer=_READS_PRINTER),
+    BuiltinKind(resource="clusterreads.history.kubechronicle.dev", printer=_READS_PRINTER),
     BuiltinKind(
         resource="readrecordings.history.kubechronicle.dev", printer=Printer(_RECORDING_COLUMNS, _recording_cells)
     ),
 )
 
 
-_accessrecord_COLUMNS: Final = (
+_ACCESSRECORD_COLUMNS: Final = (
     NAME,
     Column("Type", text="Denied, Session, Token or Recording."),
     Column("User", text="The user."),
@@ -241,7 +241,7 @@ def _accessrecord_cells(obj: ReadOnlyObject, since: Since) -> list[Any]:
 ACCESSRECORD: Final = BuiltinKind(
     resource="accessrecords.history.kubechronicle.dev",
     strategy=Strategy(status=False, update_checks=(Check.METADATA_CHANGE, Check.CHANGE)),
-    printer=Printer(_accessrecord_COLUMNS, _accessrecord_cells),
+    printer=Printer(_ACCESSRECORD_COLUMNS, _accessrecord_cells),
 )
 
 KINDS: Final = (

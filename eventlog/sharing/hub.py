@@ -110,6 +110,8 @@ class Published:
         """Go on at the head. Workers that lack records before it read the log."""
         if restart:
             self._page.words[RESTARTS] += 1
+        if self.applied:
+            self._erase()  # the changes that were missed may include an erasure
         self._page.words[HEAD] = head.revision
         (self._progress.restart if restart else self._progress.advance)(head.revision)
         self.broadcast(LOOK)
@@ -124,8 +126,7 @@ class Published:
         for content in encode_records(records, LARGEST // 2):
             self._page.write(content)
         if any(record.key.resource == erasures.RESOURCE for record in records):
-            self._page.erase()
-            self._on_erased()
+            self._erase()
         words = self._page.words
         words[HEAD] = records[-1].revision
         self._due |= self.workers
@@ -135,6 +136,10 @@ class Published:
         else:
             self._pulse.set()
         self._progress.advance(records[-1].revision)
+
+    def _erase(self) -> None:
+        self._page.erase()
+        self._on_erased()
 
     def _tell(self) -> None:
         due, self._due = self._due, set()

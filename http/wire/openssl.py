@@ -3,8 +3,8 @@
     accept_any_certificate    a client's certificate is requested, and verified later, by the authenticators
     set_groups                the groups of the key exchange (RFC 8446 §4.2.7) that the server accepts
 
-The functions are those of the library that `ssl` itself has loaded, and the context is the one that an SSLContext
-holds as its first member, in every CPython so far. An interpreter with OpenSSL built in does not show its functions:
+The functions are those of the library that `ssl` itself has loaded. An SSLContext holds OpenSSL's context as its first
+member, in every CPython so far. An interpreter with OpenSSL built in does not show its functions:
 there, nothing is set, and the caller goes on with what `ssl` offers.
 """
 

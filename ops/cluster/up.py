@@ -35,11 +35,11 @@ from kubechronicle.api.simulation.scheduling import new_node
 from kubechronicle.http.outgoing.kubeconfig import read_kubeconfig
 from kubechronicle.http.outgoing.remote_server import load_credentials
 from kubechronicle.ops import pki, terminal
+from kubechronicle.ops.addresses import try_port
 from kubechronicle.ops.cluster.builds import Builds, Say
 from kubechronicle.ops.cluster.programs import find, find_or_build
 from kubechronicle.ops.data_dir import make_data_dir
 from kubechronicle.ops.errors import OperatorError
-from kubechronicle.ops.addresses import try_port
 from kubechronicle.ops.server.simulation.simulated import STAGES
 
 # -- api ---------------------------------------------------------------------------------------------------------------

@@ -239,6 +239,18 @@ async def test_an_erasure_leaves_nothing_on_the_page(server: Server) -> None:
     assert other.state() == one.state()
 
 
+async def test_what_the_hub_missed_may_be_an_erasure(server: Server) -> None:
+    erased: list[int] = []
+    server.hub._published._on_erased = lambda: erased.append(server.hub._published.applied)
+    one, other = await server.worker(), await server.worker()
+    await one.write("x", text="born-1970")
+    server.hub._published.load({}, await server.log.head())  # as after a read of the log that met erased rows
+    assert not any(server.hub._page._ring)
+    assert erased == [1]
+    await other.stack.tail.reach(await one.write("y"))
+    assert other.state() == one.state()
+
+
 async def test_errors_of_the_log_reach_the_writer_as_they_are(server: Server) -> None:
     one = await server.worker()
     server.log.fail_next("append", *[Fault.UNAVAILABLE] * 6)
